@@ -1,5 +1,5 @@
-// Stands for CUDA's header of this name, and for what nvcc itself adds to every source: qualifiers,
-// built-in variables, vectors, intrinsics, warp and block collectives.
+// Stands for CUDA's header of this name, and for nvcc's implicit additions to every
+// source: qualifiers, built-in variables, vectors, intrinsics, warp and block collectives.
 #pragma once
 
 #include <algorithm>

@@ -41,7 +41,7 @@ inline void sincospi(double x, double* sine, double* cosine) {
 }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<uint32_t>(x)) + 1; }
 
-// Byte i of the result is the byte of {b, a} that the i-th four bits of `selector` name.
+// Byte i of the result is the byte of {b, a} selected by the i-th four bits of `selector`.
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t both = uint64_t{b} << 32 | a;
   uint32_t result = 0;
@@ -51,7 +51,7 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   }
   return result;
 }
-// All bits of each half, or byte, that is equal.
+// Sets all bits of each half, or byte, that is equal.
 inline uint32_t __vcmpeq2(uint32_t a, uint32_t b) {
   const uint32_t differs = a ^ b;
   return ((differs & 0xffffu) == 0 ? 0xffffu : 0) | (differs >> 16 == 0 ? 0xffff0000u : 0);
@@ -139,7 +139,7 @@ T __shfl_down_sync(uint32_t mask, T x, unsigned lanes,
   return __shfl_sync(mask, x, from < ::flashcore::sim::kLanes ? from : lane, site);
 }
 
-// --- atomics: all threads are fibers of one, which change only between instructions ---
+// --- atomics: all threads are fibers of one thread, switched only between instructions ---
 
 template <class T>
 T atomicAdd(T* p, std::type_identity_t<T> x,

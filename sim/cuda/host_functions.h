@@ -17,7 +17,7 @@ enum cudaError_t {
   cudaErrorNotSupported = 801,
 };
 const char* cudaGetErrorName(cudaError_t error);
-// Of a launch that failed: what the simulator found, of this thread's last one.
+// For a failed launch: the simulator's findings in this thread's last one.
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 
@@ -110,7 +110,7 @@ struct cudaFuncAttributes {
 };
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* kernel);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
-// What shared memory allows; registers are not known.
+// Limited by shared memory; registers are unknown.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int threads, size_t shared_bytes);
 template <class... Parameters>

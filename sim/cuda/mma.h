@@ -1,8 +1,8 @@
-// Stands for CUDA's header of this name: nvcuda::wmma with 16 x 16 x 16 tiles, fp16 operands and
-// fp32 accumulators, in the registers that tile/wmma_fragment.hpp writes down.
+// Stands for CUDA's header of this name: nvcuda::wmma with 16 x 16 x 16 tiles, fp16
+// operands and fp32 accumulators, with the register layout of tile/wmma_fragment.hpp.
 //
-// Loads and stores are ordinary accesses, of each lane's own registers: CUDA does not say which
-// lane reads what, and orders nothing between the lanes.
+// Loads and stores are ordinary accesses of each lane's own registers: CUDA does
+// not specify which lane reads which element, and orders nothing between the lanes.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct fragment {
   T x[num_elements];
 };
 
-// The element of the tile that register `r` of `lane` holds, by row.
+// Returns the tile's element in register `r` of `lane`, by row.
 template <class Use>
 constexpr int element_of(int lane, int r) {
   const int g = lane / 4, t = 2 * (lane % 4) + (r & 1), middle = 8 * (r >> 1 & 1);
@@ -40,7 +40,7 @@ constexpr int element_of(int lane, int r) {
   return (g + middle) * kTile + t + last;
 }
 
-// Where that element lies in a matrix.
+// Returns that element's index in a matrix.
 template <class Use>
 unsigned place_of(int r, unsigned stride, bool by_column) {
   const auto element = static_cast<unsigned>(element_of<Use>(::flashcore::sim::self().lane, r));

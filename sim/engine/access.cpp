@@ -14,7 +14,7 @@ uint8_t byte_mask(uint32_t word_address, uint32_t address, uint32_t bytes) {
   return static_cast<uint8_t>(((1u << (end - begin)) - 1) << (begin - word_address));
 }
 
-// Whether the writer ran fence.proxy.async after `write`, and `thread` knows it.
+// Returns whether the writer ran fence.proxy.async after `write`, and `thread` knows of it.
 bool is_fenced(const Thread& thread, const Access& write) {
   if (write.fenced) return true;
   const Cluster& cluster = *thread.block->cluster;
@@ -38,7 +38,7 @@ void race(const Thread& thread, Site site, Site other, uint32_t address, const c
 
 const char* name_of(Use use) { return use == Use::atomic ? "atomic operation" : "read"; }
 
-// Lanes of one warp may write the same value at one line: whichever comes last, it is there.
+// Lanes of one warp may write the same value at one line: the result is the same in any order.
 bool may_agree(const Thread& thread, const Access& write, Site site) {
   return write.site == site && write.agent / kLanes == thread.agent / kLanes;
 }
@@ -49,7 +49,7 @@ uint32_t value_of(Block& block, uint32_t word_address) {
   return value;
 }
 
-// Whether the lanes that should agree have done so: their stores have happened by now.
+// Checks that the lanes that should write the same value did: their stores have happened by now.
 void compare_agreed(const Thread& thread, Block& block, Word& word, uint32_t word_address) {
   uint32_t bits = 0;
   for (uint32_t byte = 0; byte < kWordBytes; ++byte) {
@@ -67,7 +67,7 @@ inline void check_agreement(const Thread& thread, Block& block, Word& word, uint
     compare_agreed(thread, block, word, at);
 }
 
-// What holds for every write: `thread` knows that whoever used the word has done so.
+// Checks every write: `thread` must know that all earlier users of the word are done.
 void check_write(Thread& thread, Block& block, Word& word, uint8_t bytes, uint32_t address,
                  Site site) {
   check_agreement(thread, block, word, address);
@@ -92,7 +92,7 @@ void check_write(Thread& thread, Block& block, Word& word, uint8_t bytes, uint32
   });
 }
 
-// What `verb` says comes after the atomic operations on the word.
+// Checks that a use (`verb`) comes after the atomic operations on the word.
 void check_atomics(const Thread& thread, const Word& word, uint8_t bytes, uint32_t address,
                    const char* verb, Site site) {
   word.reads.for_each([&](const ReadersOfWarp& read) {
@@ -120,7 +120,7 @@ void check_write(Thread& thread, const Piece& piece, uint32_t address, Site site
   });
 }
 
-// Calls each(word, address of the word, bytes of it that the access has).
+// Calls each(word, address of the word, bytes of it in the access).
 template <class Each>
 void for_each_word(Block& block, uint32_t address, uint32_t bytes, Each each) {
   uint32_t at = address / kWordBytes * kWordBytes;
@@ -300,7 +300,7 @@ void end_write(Block& block, uint32_t address, uint32_t bytes, const Access& by)
   });
 }
 
-// Whether what holds of reading one of two words holds of the other.
+// Returns whether a check of reading one of two words also holds for the other.
 static bool is_alike(const Word& a, const Word& b) {
   return a.write.epoch == b.write.epoch && a.write.agent == b.write.agent &&
          a.write.bytes == b.write.bytes && a.write.fenced == b.write.fenced &&

@@ -11,7 +11,7 @@
 namespace flashcore::sim {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{64} << 30;  // of addresses; memory is taken as it is used
+constexpr size_t kArenaBytes = size_t{64} << 30;  // of addresses; memory is committed when used
 constexpr size_t kPage = 4096;
 
 class Arena {
@@ -64,7 +64,7 @@ class Arena {
 
   uintptr_t next_ = 0;
   std::map<uintptr_t, Allocation> blocks_;  // by address
-  std::array<Allocation*, 64> near_{};      // those asked for last, by page
+  std::array<Allocation*, 64> near_{};      // the most recently used, by page
 };
 
 Arena arena;

@@ -1,4 +1,4 @@
-// What a thread or warp has under way: groups of cp.async, of bulk stores and of products.
+// Pending operations of a thread or warp: groups of cp.async, of bulk stores and of products.
 #pragma once
 
 #include <algorithm>
@@ -17,23 +17,23 @@ namespace flashcore::sim {
 
 struct Block;
 
-// cp.async of 16 bytes.
+// A cp.async of 16 bytes.
 struct Copy16 {
   Block* block = nullptr;
   uint32_t to = 0;
   const void* from = nullptr;  // null: zeros
   Site site;
-  bool landed = false;  // the bytes are there, but nobody may know it yet
+  bool landed = false;  // the bytes have arrived, but no thread may know it yet
 };
 
 struct CopyGroups {
   std::vector<std::shared_ptr<Copy16>> open;
-  std::vector<std::vector<std::shared_ptr<Copy16>>> committed;  // the oldest first
+  std::vector<std::vector<std::shared_ptr<Copy16>>> committed;  // oldest first
 
   bool empty() const { return open.empty() && committed.empty(); }
 };
 
-// A bulk store of a tensor's box, or of `bytes` in a row: `row` is where to.
+// A bulk store of a tensor's box, or of `bytes` contiguous bytes to `row`.
 struct BulkStore {
   Block* block = nullptr;
   TensorMap map;
@@ -41,27 +41,27 @@ struct BulkStore {
   TensorCoordinates at{};
   Site site;
   bool has_read = false, has_written = false;
-  std::vector<unsigned char> data;  // what it has read
+  std::vector<unsigned char> data;  // data that it has read
   void* row = nullptr;
   uint32_t bytes = 0;
-  bool adds = false;  // numbers of fp32 to those that are there
+  bool adds = false;  // adds fp32 numbers to those in memory
 };
 
-// Stores are two steps, each with an agent whose epoch n means that n groups have made it: the shared
-// memory has been read, the global memory has been written.
+// A store has two steps, each with an agent whose epoch n means that n groups have
+// completed it: the shared memory has been read, and the global memory has been written.
 struct StoreGroups {
   using Group = std::vector<std::shared_ptr<BulkStore>>;
 
-  Agent reader = 0, writer = 0;  // 0: there was no store
+  Agent reader = 0, writer = 0;  // 0: no store yet
   Epoch begun = 0, read = 0, written = 0;
   Group open;
-  std::vector<Group> committed;  // the oldest first
-  std::vector<Group> unwritten;  // those that have read, as far as anybody has waited
-  // Whether all that was begun has read.
+  std::vector<Group> committed;  // oldest first
+  std::vector<Group> unwritten;  // those whose reads a thread has waited for
+  // Returns whether every store has read its source.
   bool empty() const { return open.empty() && committed.empty(); }
 };
 
-// Calls each(group) for the oldest groups but `pending`, and takes them away.
+// Calls each(group) for all but the youngest `pending` groups, and removes them.
 template <class Groups, class Each>
 void take_groups(Groups& groups, size_t pending, Each each) {
   if (groups.size() <= pending) return;
@@ -70,7 +70,7 @@ void take_groups(Groups& groups, size_t pending, Each each) {
   groups.erase(groups.begin(), groups.begin() + count);
 }
 
-// The part of a thread's stack that holds all registers of its products in flight.
+// The part of a thread's stack that contains all registers of its products in flight.
 struct RegisterRange {
   uintptr_t begin = UINTPTR_MAX, end = 0;
 
@@ -85,12 +85,12 @@ struct RegisterRange {
   }
 };
 
-// 16 rows of accumulators, those of one warp, while products add to them.
+// 16 rows of accumulators, of one warp, while products add to them.
 struct Accumulators {
   std::array<float*, 32> lane{};
   int columns = 0;
   int pending = 0;           // products
-  Site site;                 // of the youngest
+  Site site;                 // of the youngest product
   std::vector<float> value;  // [16][columns]
 };
 
@@ -107,7 +107,7 @@ struct Product {
 };
 
 struct Products {
-  uint32_t fence = 0;  // the count of the last wgmma.fence; 0: there was none
+  uint32_t fence = 0;  // the count at the last wgmma.fence; 0: none
   Agent agent = 0;     // epoch n: n groups are complete
   Epoch complete = 0;
   uint64_t issued = 0;
@@ -118,7 +118,7 @@ struct Products {
   bool empty() const { return open.empty() && committed.empty(); }
 };
 
-// What the warps of a warpgroup execute of wgmma: the same instructions, each at its own time.
+// The sequence of wgmma instructions of a warpgroup: all warps execute the same ones, at their own pace.
 struct WarpgroupSteps {
   struct Step {
     const char* what;
@@ -126,8 +126,8 @@ struct WarpgroupSteps {
   };
   static constexpr size_t kWarps = 4;
 
-  std::deque<Step> steps;  // that some warp has yet to come to
-  uint64_t first = 0;      // number of the first of them
+  std::deque<Step> steps;  // that some warp has not yet reached
+  uint64_t first = 0;      // index of the first of them
   std::array<uint64_t, kWarps> taken{};
 };
 

@@ -14,7 +14,7 @@ constexpr uint32_t kBanks = 32;
 
 std::map<uint64_t, Conflicts> conflicts;
 
-// Accesses at one line that wait for the other lanes of their warp.
+// Accesses at one line that wait for the warp's other lanes.
 struct Gathering {
   std::array<std::deque<uint32_t>, kLanes> addresses;
 };
@@ -24,7 +24,7 @@ std::map<std::pair<const Warp*, uint64_t>, Gathering> gatherings;
 
 void count_phase(const std::array<uint32_t, kLanes>& addresses, Site site) {
   if (!policy().count_bank_conflicts) return;
-  std::array<std::set<uint32_t>, kBanks> words;  // different ones of each bank
+  std::array<std::set<uint32_t>, kBanks> words;  // distinct words of each bank
   for (const uint32_t address : addresses) {
     words[address / kWordBytes % kBanks].insert(address / kWordBytes);
   }
@@ -42,7 +42,7 @@ void count_lane_access(const Thread& thread, uint32_t address, uint32_t bytes, S
   for (const auto& lane : gathering.addresses) {
     if (lane.empty()) return;
   }
-  // 8 bytes go in two halves of the warp, 16 in four quarters.
+  // 8-byte accesses take two halves of the warp, 16-byte accesses four quarters.
   const uint32_t words = std::max(bytes / kWordBytes, 1u), lanes = kLanes / words;
   for (uint32_t phase = 0; phase < words; ++phase) {
     std::array<uint32_t, kLanes> addresses{};

@@ -25,7 +25,7 @@ void wait_in(Warp& warp, const char* what, Site site, std::string (*details)(con
 
 int all_threads(const Block& block) { return static_cast<int>(block.warps.size()) * kLanes; }
 
-// A barrier of all threads does not wait for warps that have left.
+// A barrier of all threads does not wait for warps that have exited.
 int not_awaited(const NamedBarrier& barrier, const Block& block) {
   if (!barrier.is_of_all) return 0;
   const auto left = std::count_if(block.warps.begin(), block.warps.end(),
@@ -40,7 +40,7 @@ void check_use(const BarrierUse& use, int threads, Site site) {
   give_up();
 }
 
-// All have come: what they knew is known to all that wait.
+// All have arrived: every waiter learns what any of them knew.
 void complete(NamedBarrier& barrier) {
   const Clock clock = barrier.clock.clock();
   for (Warp* warp : barrier.waiting) {
@@ -90,7 +90,7 @@ void on_warp_end(Block& block) {
 
 bool use_barrier(const BarrierUse& use, bool condition, Site site) {
   Warp& warp = own_warp();
-  // __syncthreads is for the threads that there are; the lanes of an incomplete warp are fewer.
+  // __syncthreads counts existing threads; an incomplete warp has fewer lanes.
   meet({use.what, warp.live, true}, &condition, site,
        [&](Warp& w, Meeting& meeting) { return arrive(use, w, meeting); });
   return warp.barrier_result;

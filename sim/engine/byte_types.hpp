@@ -1,5 +1,5 @@
-// Types of 8-bit operands besides e4m3: e5m2, and products whose left operand is e4m3 and whose right one is
-// e5m2.
+// Types of 8-bit operands besides e4m3: e5m2, and products
+// with an e4m3 left operand and an e5m2 right operand.
 #pragma once
 
 #include "engine/matrix.hpp"

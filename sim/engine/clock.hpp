@@ -1,13 +1,13 @@
-// Vector clocks: what of every agent's past is known to have happened.
+// Vector clocks: for each agent, the part of its past that is known to have happened.
 //
-// An agent is a thread, or something that completes by itself: a transaction barrier, the products
-// of a warp, the bulk stores of a thread. An event is an agent and one of its epochs; it happened
-// before whatever a clock describes when the clock's component for that agent has reached it.
+// An agent is a thread, or anything that completes asynchronously: a transaction barrier, the products
+// of a warp, the bulk stores of a thread. An event is an agent and one of its epochs. It happened before
+// the state that a clock describes if the clock's component for that agent has reached the epoch.
 //
-// Clocks are shared and never change, since all threads that leave a barrier know the same.
+// Clocks are shared and immutable, since all threads that leave a barrier know the same.
 //
-// Agents are those of one cluster. What is known of other clusters is a second part, which is empty
-// until threads of two clusters meet through global memory (global_order.hpp).
+// Agents belong to one cluster. Knowledge of other clusters is a second part, which is
+// empty until threads of two clusters synchronise through global memory (global_order.hpp).
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ class Clock {
   Epoch of(Agent agent) const {
     return known_ != nullptr && agent < known_->epochs.size() ? known_->epochs[agent] : 0;
   }
-  // What is known of other clusters; null: nothing.
+  // Knowledge of other clusters; null: none.
   SharedClusters abroad() const { return known_ == nullptr ? nullptr : known_->abroad; }
   Epoch of(ClusterNumber cluster, Agent agent) const;
-  // The same without that.
+  // Returns the clock without that part.
   Clock at_home() const;
 
   bool is_same(const Clock& other) const { return known_ == other.known_; }
@@ -52,13 +52,13 @@ class Clock {
   std::shared_ptr<const Known> known_;
 };
 
-// The least clock that knows all that was added.
+// The smallest clock that includes all added clocks.
 class ClockJoin {
  public:
   void add(const Clock& clock);
   void add(Agent agent, Epoch epoch);
   void add(const SharedClusters& abroad);
-  Clock clock();  // and begins anew
+  Clock clock();  // and resets
 
  private:
   std::vector<Epoch> epochs_;
@@ -66,7 +66,7 @@ class ClockJoin {
   Clock last_;  // many threads know the same; its components are in epochs_
 };
 
-// Both, by way of a small cache: 32 lanes of a warp mostly join the same two clocks.
+// Joins both, through a small cache: 32 lanes of a warp mostly join the same two clocks.
 Clock join(const Clock& a, const Clock& b);
 Clock join(const Clock& a, Agent agent, Epoch epoch);
 SharedClusters join(const SharedClusters& a, const SharedClusters& b);

@@ -8,7 +8,7 @@
 namespace flashcore::sim {
 namespace {
 
-// Which lanes of the warp are still missing where `thread` waits.
+// Lists the lanes of the warp that are missing where `thread` waits.
 std::string missing_lanes(const Thread& thread) {
   for (const Meeting& meeting : thread.warp->meetings) {
     if ((meeting.arrived >> thread.lane & 1) == 0) continue;
@@ -17,7 +17,7 @@ std::string missing_lanes(const Thread& thread) {
   return {};
 }
 
-// Names of instructions: mostly one constant.
+// Compares names of instructions, which are mostly the same constant.
 bool is_same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
 
 Meeting& meeting_of(Warp& warp, const Collective& collective, Site site) {
@@ -27,8 +27,8 @@ Meeting& meeting_of(Warp& warp, const Collective& collective, Site site) {
     if (meeting.mask == collective.mask && same_line && is_same(meeting.what, collective.what)) {
       return meeting;
     }
-    // Other lanes may be ahead, at an instruction that waits for this one, but not those that this
-    // one waits for.
+    // Other lanes may be ahead, at an instruction that waits for
+    // this lane, but not the lanes that this lane waits for.
     if ((meeting.mask & bit) == 0 || (collective.mask & meeting.arrived) == 0) continue;
     report(Fault::divergent_collective, site, meeting.site,
            format("%s is at %s (mask 0x%08x), other lanes at %s (mask 0x%08x),",
@@ -64,7 +64,7 @@ void internal::meet(const Collective& collective, void* argument, Site site, Wor
     for (int lane = 0; lane < kLanes; ++lane) warp.lanes[lane].waiting.details = nullptr;
     if (work(closure, warp, complete)) {
       warp.ready |= complete.mask;
-      // With a seed, not always the last to come goes on first.
+      // With a seed, the last lane to arrive does not always continue first.
       if (!chance(2)) return;
     }
   }

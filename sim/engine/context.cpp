@@ -5,8 +5,8 @@
 #include <new>
 
 #if defined(__x86_64__)
-// The registers that a call keeps, pushed on the stack that is left and popped from the other. The
-// floating-point control words are the same everywhere and stay.
+// Saves the callee-saved registers on the old stack, and restores them from the new
+// one. The floating-point control words are the same everywhere and need not be saved.
 extern "C" void flashcore_sim_switch(void** from, void* to);
 asm(R"(
 .text
@@ -51,7 +51,7 @@ void switch_context(Context& from, Context& to) { flashcore_sim_switch(&from.pla
 
 #else
 
-// The system's own switch, which makes a system call each time.
+// Uses the system's context switch, which makes a system call each time.
 void prepare(Context& context, unsigned char* top, void (*begin)()) {
   auto* const user = new ucontext_t;
   getcontext(user);

@@ -1,4 +1,4 @@
-// Stacks that take turns: a fiber's saved place, and the switch from one to another.
+// Fibers' stacks: a fiber's saved context, and the switch from one to another.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace flashcore::sim {
 
-// Where a fiber that does not run goes on.
+// The point at which a suspended fiber continues.
 struct Context {
   void* place = nullptr;
 };
@@ -14,10 +14,10 @@ struct Context {
 // Prepares `context` to run `begin` on the stack that ends at `top`; `begin` must never return.
 void prepare(Context& context, unsigned char* top, void (*begin)());
 
-// Saves the running fiber in `from` and goes on with `to`.
+// Saves the running fiber in `from` and continues with `to`.
 void switch_context(Context& from, Context& to);
 
-// Memory for the stacks of many fibers, reserved at once and given back at the end.
+// Memory for the stacks of many fibers, reserved at once and freed at the end.
 class Stacks {
  public:
   explicit Stacks(size_t count);
@@ -30,7 +30,7 @@ class Stacks {
   // The stacks begin in different sets of the processor's cache.
   unsigned char* top(size_t i) const { return bottom(i + 1) - 64 - i % 64 * 1088; }
 
-  // A mark for each 4 bytes of a stack, 0 at first: when a register array there was last used.
+  // A mark per 4 bytes of a stack, initially 0: when a register there was last used.
   uint32_t* marks(size_t i) const { return marks_ + i * (kBytes / sizeof(uint32_t)); }
 
   static constexpr size_t kBytes = size_t{256} * 1024;

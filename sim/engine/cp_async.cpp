@@ -13,7 +13,7 @@ namespace {
 
 using CopyPointer = std::shared_ptr<Copy16>;
 
-// The bytes appear; who may read them is another matter.
+// Copies the bytes; this does not decide who may read them.
 void land(Copy16& copy) {
   if (copy.landed) return;
   copy.landed = true;
@@ -68,7 +68,7 @@ void arrive_after_cp_async(uint32_t mbarrier, Site site) {
     copies->insert(copies->end(), group.begin(), group.end());
   }
   copies->insert(copies->end(), thread.copies.open.begin(), thread.copies.open.end());
-  // They belong to the barrier now; groups stay, empty, for waits that count them.
+  // They now belong to the barrier; groups remain, empty, for waits that count them.
   for (auto& group : thread.copies.committed) group.clear();
   thread.copies.open.clear();
   ClockJoin issued;
@@ -78,7 +78,7 @@ void arrive_after_cp_async(uint32_t mbarrier, Site site) {
   add_completion([copies, &barrier, issuer, agent, site] {
     for (const CopyPointer& copy : *copies) {
       land(*copy);
-      // Ordinary writes of the thread, which the barrier's phase shows to others.
+      // The copies are ordinary writes of the thread, which the barrier's phase shows to others.
       end_write(*copy->block, copy->to, kPieceBytes,
                 {issuer.of(agent), agent, 0, false, copy->site});
     }

@@ -8,12 +8,12 @@
 
 namespace flashcore::sim {
 
-// shared[0..15] = from[0..15]; zeros when `from` is null.
+// shared[0..15] = from[0..15]; zeros if `from` is null.
 void issue_cp_async(uint32_t shared, const void* from, Site site);
 void commit_cp_async();
 void wait_cp_async(size_t pending_groups);
 
-// An arrival when all copies of this thread have landed.
+// Arrives when all copies of this thread have landed.
 void arrive_after_cp_async(uint32_t mbarrier, Site site);
 
 }  // namespace flashcore::sim

@@ -13,7 +13,7 @@
 namespace flashcore::sim {
 namespace {
 
-// The handler's stack: a fiber's may be what overflowed.
+// The handler's own stack: a fiber's stack may have overflowed.
 alignas(16) std::byte handlers_stack[64 * 1024];
 const CrashReport* reporter = nullptr;
 
@@ -41,8 +41,8 @@ void CrashReport::give_back() const {
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
 }
 
-// The process is lost, so memory may be asked for here. The instruction runs again on return, and
-// then its signal goes where it went before.
+// The process is lost, so allocating memory here is acceptable. The instruction
+// runs again on return, and then its signal takes its original course.
 void CrashReport::on_signal(int signal, siginfo_t* info, void* /*context*/) {
   const CrashReport& report = *reporter;
   report.give_back();

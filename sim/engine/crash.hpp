@@ -1,5 +1,5 @@
-// A kernel that reads or writes where nothing lies ends the whole process: this says which thread
-// it was, and what had been found before.
+// A kernel that accesses unmapped memory ends the whole
+// process: this reports the thread, and the findings so far.
 #pragma once
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 namespace flashcore::sim {
 
-// While it lives, a crash is reported on the standard error, and then ends the process as before.
+// During its lifetime, a crash is reported on the standard error, and then ends the process as usual.
 class CrashReport {
  public:
   explicit CrashReport(const Findings& findings);
@@ -20,7 +20,7 @@ class CrashReport {
 
  private:
   static void on_signal(int signal, siginfo_t* info, void* context);
-  void give_back() const;  // what handled the signals before
+  void give_back() const;  // restores the previous signal handlers
 
   static constexpr std::array kSignals{SIGSEGV, SIGBUS, SIGILL, SIGFPE};
   std::array<struct sigaction, kSignals.size()> before_{};

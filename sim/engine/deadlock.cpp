@@ -5,7 +5,7 @@
 namespace flashcore::sim {
 namespace {
 
-// "consumer.cuh:20: mbarrier.try_wait (phase 3 ...)": the same text for threads in the same place.
+// "consumer.cuh:20: mbarrier.try_wait (phase 3 ...)": the same text for threads in the same state.
 std::string place_of(const Thread& thread) {
   const Waiting& waiting = thread.waiting;
   if (waiting.what == nullptr) return "nowhere";

@@ -1,4 +1,4 @@
-// The report of a deadlock: who waits where, and for whom.
+// The report of a deadlock: which threads wait where, and for what.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Accesses that are not checked as ordinary ones: atomics, and loops that watch global memory.
+// Accesses that are not checked as ordinary ones: atomics, and loops that poll global memory.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ bool is_shared(const void* pointer);  // of this thread's block
 
 [[noreturn]] void trap(Site site);
 
-// The shared memory that the launch asked for.
+// Returns the shared memory that the launch requested.
 unsigned char* dynamic_shared();
 
-// An object beside it, `bytes` long, which `name` stands for in all threads of a block.
+// Returns an object of `bytes` bytes in addition, identified by `name` in all threads of a block.
 unsigned char* static_shared(const void* name, size_t bytes, size_t alignment, Site site);
 
-// A moment at which another thread may come first, then loads and stores that the compiler's hooks
-// do not see.
+// A point at which another thread may run first, followed
+// by loads and stores that the compiler's hooks do not see.
 class AtomicAccess {
  public:
   AtomicAccess(void* pointer, size_t bytes, Site site);
@@ -39,7 +39,7 @@ class AtomicAccess {
   static void copy(void* to, const void* from, size_t bytes);
 };
 
-// ld.acquire of global memory: what loops watch until another block has written.
+// ld.acquire of global memory, polled until another block has written.
 uint64_t load_acquire(const uint64_t* address, Site site);
 uint32_t load_acquire(const uint32_t* address, Site site);
 

@@ -8,15 +8,15 @@
 namespace flashcore::sim {
 namespace {
 
-// What atomic operations show at each address that they write.
+// The knowledge that atomic operations publish at each address that they write.
 std::unordered_map<const void*, SharedClusters> shown;
 
-// A cluster number has the grid's in its upper bits; this one stands for all grids before one, which
-// have happened as far as its agent 0 says.
+// A cluster number has the grid's in its upper bits; this one stands for all
+// grids before some grid, which have happened up to its agent 0's epoch.
 constexpr int kGridShift = 24;
 constexpr ClusterNumber kEarlierGrids = UINT32_MAX;
 
-// What the thread knows, itself included; what it does afterwards is not part of it.
+// Returns the thread's knowledge, including its own past; its later actions are not part of it.
 SharedClusters view_of(Thread& thread) {
   ClockJoin home;
   home.add(thread.seen.at_home());

@@ -11,7 +11,7 @@
 namespace flashcore::sim {
 namespace {
 
-// Those of the allocations that the run has written.
+// The allocations that the run has written, and their shadows.
 struct Written {
   Allocation* allocation;
   std::unique_ptr<GlobalShadow> shadow;
@@ -40,7 +40,7 @@ uint32_t bits_of(uint8_t bytes) {
   return bits;
 }
 
-// Of the word's bytes that its allocation has.
+// Reads the word's bytes that are inside the allocation.
 uint32_t value_at(uintptr_t word) {
   uint32_t value = 0;
   std::memcpy(&value, reinterpret_cast<const void*>(word), sizeof value);
@@ -68,7 +68,7 @@ bool knows_write(const Thread& thread, const GlobalAccess& write) {
   return knows_global(thread, write.cluster, write.agent, write.epoch);
 }
 
-// Whether the lanes of a warp that wrote the word at one line wrote the same.
+// Checks that the lanes of a warp that wrote the word at one line wrote the same value.
 void check_agreement(GlobalWord& word, size_t offset, uintptr_t at) {
   if (word.agreed == 0) return;
   if (((value_at(at) ^ word.value) & word.agreed) != 0) {
@@ -98,7 +98,7 @@ GlobalAccess access_of(const Thread& thread, const GlobalMemoryUse& access, uint
           .site = site};
 }
 
-// Calls each(address of the word, its offset in the allocation, bytes of it).
+// Calls each(address of the word, its offset in the allocation, bytes of it in the access).
 template <class Each>
 void for_each_word(const Allocation& allocation, const GlobalMemoryUse& access, Each each) {
   const auto begin = reinterpret_cast<uintptr_t>(access.pointer), end = begin + access.bytes;
@@ -151,7 +151,7 @@ void on_global_write(Allocation* allocation, const GlobalMemoryUse& access, Site
       race(thread, site, read.site, offset, "writes", "read");
     });
     word.reads.clear();
-    // The youngest first; of an older one, what this does not overwrite.
+    // The youngest write comes first; of an older one, only bytes that are not overwritten remain.
     if ((word.writes[0].bytes & ~mask) != 0) word.writes[1] = word.writes[0];
     word.writes[0] = mine;
   });

@@ -1,9 +1,9 @@
-// Races in global memory: plain accesses of one word by two threads, at least one a write, that
-// nothing orders. What orders them is in global_order.hpp.
+// Races in global memory: unordered plain accesses of one word by two
+// threads, at least one of them a write. global_order.hpp defines the order.
 //
-// Each 4-byte word of an allocation that the launch writes has a record, which comes into being with
-// the first write near it. What is read before an allocation's first write is not remembered: in
-// another order of the threads the write comes first, and the read is the race.
+// Each 4-byte word of an allocation that the launch writes has a record, created by
+// the first write near it. Reads before an allocation's first write are not recorded:
+// in another order of the threads, the write comes first, and the read is reported.
 #pragma once
 
 #include <array>
@@ -22,29 +22,29 @@ struct GlobalAccess {
   Agent agent = 0;
   uint8_t bytes = 0;  // of the word, one bit each
   Use use = Use::plain;
-  bool by_thread = true;  // not by a store that a thread began
+  bool by_thread = true;  // false for a store that a thread started
   ClusterNumber cluster = 0;
   Site site;
 };
 
 struct GlobalWord {
-  std::array<GlobalAccess, 2> writes;  // 16-bit numbers beside each other have different writers
+  std::array<GlobalAccess, 2> writes;  // neighbouring 16-bit numbers have different writers
   Reads reads;                         // since the last write
-  uint32_t agreed = 0;                 // the bits of it that several lanes write, which must
-  uint32_t value = 0;                  // all write these
+  uint32_t agreed = 0;                 // bits that several lanes write, which must
+  uint32_t value = 0;                  // all equal these
 };
 
 class GlobalShadow {
  public:
   explicit GlobalShadow(size_t bytes) : pages_((bytes + kPageBytes - 1) / kPageBytes) {}
 
-  // Of the word that begins `offset` bytes after the allocation.
+  // Returns the word that begins `offset` bytes into the allocation.
   GlobalWord& word(size_t offset) {
     std::unique_ptr<Page>& page = pages_[offset / kPageBytes];
     if (page == nullptr) page = std::make_unique<Page>();
     return (*page)[offset % kPageBytes / kWordBytes];
   }
-  // Null where nothing was written.
+  // Returns null if nothing was written.
   GlobalWord* known_word(size_t offset) {
     Page* const page = pages_[offset / kPageBytes].get();
     return page == nullptr ? nullptr : &(*page)[offset % kPageBytes / kWordBytes];
@@ -66,18 +66,18 @@ class GlobalShadow {
   std::vector<std::unique_ptr<Page>> pages_;
 };
 
-// An access by this thread of memory that lies inside of the allocation; nothing where that is null.
+// An access by this thread of memory inside of the allocation; does nothing if that is null.
 struct GlobalMemoryUse {
   const void* pointer;
   uint64_t bytes;
   Use use = Use::plain;
-  Agent agent = 0;  // with `epoch` not 0: what does it for the thread, and when it has
+  Agent agent = 0;  // if `epoch` is not 0: the agent that acts for the thread, and its epoch
   Epoch epoch = 0;
 };
 void on_global_read(Allocation* allocation, const GlobalMemoryUse& access, Site site);
 void on_global_write(Allocation* allocation, const GlobalMemoryUse& access, Site site);
 
-// A run ends: lanes that should agree have done so, and what it wrote is forgotten.
+// Ends a run: checks that lanes wrote the same values where required, and forgets its writes.
 void end_global_races();
 
 }  // namespace flashcore::sim

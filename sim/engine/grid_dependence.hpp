@@ -1,4 +1,4 @@
-// Programmatic dependent launch: a grid that starts while the one before it still runs.
+// Programmatic dependent launch: a grid that starts while the previous one still runs.
 #pragma once
 
 #include "engine/machine.hpp"
@@ -9,7 +9,7 @@ namespace flashcore::sim {
 void launch_dependents();
 void wait_for_earlier_grid(Site site);
 
-// Whether the first blocks of a grid may begin.
+// Returns whether the first blocks of a grid may start.
 bool may_begin(Grid& grid, Grid& earlier);
 
 void on_block_end(Block& block);

@@ -1,4 +1,4 @@
-// Running kernels on the simulated GPU.
+// Runs kernels on the simulated GPU.
 //
 //   Simulator simulator({.completion = Completion::random, .seed = 7});
 //   simulator.launch({.grid = {8}, .block = {256}, .shared_bytes = 4096}, [&] { kernel(a, b); });
@@ -21,9 +21,9 @@ namespace flashcore::sim {
 struct LaunchOptions {
   Index3 grid, block;
   size_t shared_bytes = 0;
-  size_t shared_limit = 227 * 1024;  // of a block, static objects included
+  size_t shared_limit = 227 * 1024;  // per block, including static objects
   int cluster_blocks = 1;
-  int registers = 0;          // a thread's at first; 0: as many as a block can have
+  int registers = 0;          // per thread at start; 0: as many as a block can have
   bool starts_early = false;  // the attribute of programmatic stream serialization
 };
 
@@ -31,8 +31,8 @@ class Simulator {
  public:
   explicit Simulator(const Policy& policy) : policy_(policy) {}
 
-  // Runs `kernel` once for each thread: at the latest in synchronize(), and before the next launch
-  // that does not start early.
+  // Runs `kernel` once per thread: at the latest in synchronize(),
+  // and before the next launch that does not start early.
   void launch(const LaunchOptions& options, std::function<void()> kernel);
   void synchronize();
 

@@ -12,7 +12,7 @@ namespace flashcore::sim {
 namespace {
 
 constexpr uintptr_t kSharedAlignment = 1024;
-constexpr size_t kGuardBytes = 8192;  // before and behind, for accesses that miss
+constexpr size_t kGuardBytes = 8192;  // before and after, for accesses out of bounds
 
 Index3 index_of(uint64_t n, const Index3& dim) {
   return {static_cast<unsigned>(n % dim.x), static_cast<unsigned>(n / dim.x % dim.y),
@@ -107,7 +107,7 @@ void check_end(Thread& thread) {
   }
 }
 
-// All threads of the block have left.
+// All threads of the block have exited.
 void check_end(Block& block) {
   for (size_t w = 0; w + 3 < block.warps.size(); w += 4) {
     for (size_t i = 1; i < 4; ++i) {

@@ -1,9 +1,9 @@
-// The parts of the simulated GPU that run: threads are fibers of one thread of the host, warps meet
-// at collectives, blocks share memory and barriers, clusters share clocks.
+// The running parts of the simulated GPU: threads are fibers of one host thread, warps
+// synchronise at collectives, blocks share memory and barriers, clusters share clocks.
 //
 //   Machine > Grid > Cluster > Block > Warp > Thread
 //
-// What an instruction does is in a file of its own; this is what they work on.
+// Each instruction is in a file of its own; this is the state that they work on.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,17 @@ struct Mbarrier;
 struct Thread;
 struct Warp;
 
-// Why a thread does not run, for the report of a deadlock.
+// Why a thread does not run, for deadlock reports.
 struct Waiting {
   const char* what = nullptr;
   Site site;
-  std::string (*details)(const Thread&) = nullptr;  // who is missing
+  std::string (*details)(const Thread&) = nullptr;  // which threads are missing
   uint32_t address = 0, parity = 0;                 // of an mbarrier
 };
 
 struct Thread {
   Context context;
-  size_t stack = 0;  // its number among the machine's
+  size_t stack = 0;  // its index among the machine's stacks
   unsigned char* stack_bottom = nullptr;
   uint32_t* marks = nullptr;  // of its stack
   Block* block = nullptr;
@@ -56,20 +56,20 @@ struct Thread {
   Agent agent = 0;
   Epoch now = 1;
   Clock seen;                 // of the other agents
-  std::vector<Epoch> fences;  // after which epochs it ran fence.proxy.async
+  std::vector<Epoch> fences;  // epochs at which it ran fence.proxy.async
   Waiting waiting;
   CopyGroups copies;   // cp.async
   StoreGroups stores;  // bulk stores
   RegisterRange used_by_products;
-  // Of global memory: what a later atomic operation shows, by the last fence, and what earlier ones
-  // have shown, which counts from the next fence on.
+  // Global memory: `fenced` is published by a later atomic operation, as of the last fence;
+  // `observed` was published by earlier atomic operations, and counts from the next fence on.
   SharedClusters fenced, observed;
   bool saw_cluster_start = false;
   bool sleeps = false;  // in an mbarrier.try_wait, which may also return without success
-  std::map<const Mbarrier*, int64_t> last_phase;  // that it waited for
+  std::map<const Mbarrier*, int64_t> last_phase;  // the last phase that it waited for
 };
 
-// Lanes that meet at one instruction.
+// Lanes that synchronise at one instruction.
 struct Meeting {
   const char* what = nullptr;
   uint32_t mask = 0, arrived = 0;
@@ -103,12 +103,12 @@ struct Mbarrier {
   Block* block = nullptr;
   uint32_t address = 0;
   uint32_t count = 0, pending = 0;
-  int64_t phase = 0;  // how many are complete
-  int64_t bytes = 0;  // announced and not yet delivered
+  int64_t phase = 0;  // number of complete phases
+  int64_t bytes = 0;  // announced, but not yet delivered
   Agent agent = 0;    // epoch 1: initialised; 2 + n: phase n complete
   Agent initializer = 0;
   bool published = false;
-  bool has_copies = false;  // some announce bytes
+  bool has_copies = false;  // some phase has announced bytes
   Site site;
   ClockJoin arriving;
   Clock completed;  // of the last phase
@@ -121,7 +121,7 @@ struct Block {
   Cluster* cluster = nullptr;
   Index3 index, dim, grid_dim;
   int rank = 0;                                    // in the cluster
-  uint32_t shared_bytes = 0;                       // the launch's, then those of static objects
+  uint32_t shared_bytes = 0;                       // the launch's, then static objects
   std::vector<unsigned char> memory;               // with room to align
   std::map<const void*, uint32_t> static_objects;  // their offsets
   unsigned char* shared = nullptr;                 // a multiple of 1024
@@ -150,20 +150,20 @@ struct Cluster {
   std::vector<Warp*> waiting;
 };
 
-// A launch: its blocks begin as others leave.
+// A launch: its blocks start as others exit.
 struct Grid {
   uint32_t number = 0;  // in the run
   Index3 dim, block;
   uint32_t shared_bytes = 0, shared_limit = 0;
   int cluster_blocks = 1;
-  int registers = 0;  // a thread's
+  int registers = 0;  // per thread
   bool starts_early = false;
-  Grid* earlier = nullptr;  // that may still run
+  Grid* earlier = nullptr;  // the previous grid, which may still run
   std::function<void()> body;
   uint64_t next_cluster = 0, clusters = 0, complete_clusters = 0;
   std::vector<uint64_t> order;      // of clusters
-  uint64_t blocks_that_let_go = 0;  // launch_dependents, or left
-  std::vector<Thread*> waiting;     // threads of the next grid, for this one's end
+  uint64_t blocks_that_let_go = 0;  // by launch_dependents, or by exiting
+  std::vector<Thread*> waiting;     // threads of the next grid that wait for this one's end
 
   bool is_complete() const { return complete_clusters == clusters; }
 };
@@ -174,12 +174,12 @@ inline Thread& self() { return *current_thread; }
 inline Warp& own_warp() { return *current_thread->warp; }
 inline Block& own_block() { return *current_thread->block; }
 
-// Whether `thread` knows that an event has happened.
+// Returns whether `thread` knows that an event has happened.
 inline bool knows(const Thread& thread, Agent agent, Epoch epoch) {
   return agent == thread.agent || thread.seen.of(agent) >= epoch;
 }
 
-// What a thread knows, itself included, joins `to`; what it does afterwards is not part of it.
+// Joins a thread's knowledge, including its own past, to `to`; its later actions are not part of it.
 inline void release(Thread& thread, ClockJoin& to) {
   to.add(thread.seen);
   to.add(thread.agent, thread.now);

@@ -1,4 +1,4 @@
-// How the parts of a machine begin and end.
+// The start and end of a machine's parts.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@ namespace flashcore::sim {
 
 std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number);
 
-// A component of the cluster's clocks.
+// Returns a new component of the cluster's clocks.
 Agent new_agent(Cluster& cluster);
 
-// Reports what a thread, or a block whose threads have all left, has left behind.
+// Reports what a thread, or a block whose threads have all exited, has left pending.
 void check_end(Thread& thread);
 void check_end(Block& block);
 

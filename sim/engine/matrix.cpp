@@ -14,8 +14,8 @@ float widen(uint32_t bits, ElementType type) {
     for (uint32_t i = 0; i < table.size(); ++i) table[i] = of_f16(static_cast<uint16_t>(i));
     return table;
   }();
-  constexpr uint32_t kTf32Bits = 0xffffe000u;                 // those below are ignored
-  if (type == kE5M2Elements) return f16[(bits & 0xff) << 8];  // its upper half
+  constexpr uint32_t kTf32Bits = 0xffffe000u;                 // lower bits are ignored
+  if (type == kE5M2Elements) return f16[(bits & 0xff) << 8];  // fp16's upper half
   switch (type) {
     case ElementType::f16:
       return f16[bits & 0xffff];

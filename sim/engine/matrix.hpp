@@ -1,7 +1,7 @@
-// Small matrix products as a tensor core's are simulated, and element types.
+// Small matrix products that simulate Tensor Cores, and element types.
 //
 // Products of 16-bit and narrower operands are exact in fp32. They are added to the accumulator one
-// by one, k ascending, each sum rounded to fp32. (The hardware adds several at once and cuts bits.)
+// by one, in order of k, each sum rounded to fp32. (The hardware adds several at once and truncates.)
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace flashcore::sim {
 
 enum class ElementType : int { f16, bf16, e4m3, tf32 };
 
-// Elements of 16 bits; of 8 bits for e4m3; of 32 for tf32.
+// Widens an element: of 16 bits; of 8 bits for e4m3; of 32 for tf32.
 float widen(uint32_t bits, ElementType type);
 
 // d[m][n] += a[m][k] b[k][n], all row-major.

@@ -29,15 +29,15 @@ void complete_phase(Mbarrier& barrier) {
   barrier.completed = barrier.arriving.clock();
   ++barrier.phase;
   barrier.pending = barrier.count;
-  // A wait looks again when its time is up: now and then a thread does so when no other can go on.
+  // A wait looks again when its time is up: now and then, a thread does so only when no other can run.
   for (Thread* thread : barrier.waiting) {
     if (!chance(kSeldom)) wake(*thread);
   }
   barrier.waiting.clear();
 }
 
-// An arrival belongs to the phase that the arriver means only if it knows that the phase before is
-// complete.
+// An arrival belongs to the intended phase only if the
+// arriving thread knows that the previous phase is complete.
 void check_phase(const Mbarrier& barrier, const Clock& seen, Site site) {
   if (barrier.phase == 0 || seen.of(barrier.agent) >= barrier.phase_epoch(barrier.phase - 1)) {
     return;
@@ -60,7 +60,7 @@ void count_arrival(Mbarrier& barrier, Site site) {
   complete_phase(barrier);
 }
 
-// Which phase a wait for `parity` has seen complete; -1 is the one before the first.
+// Returns the phase that a wait for `parity` has seen complete; -1 is the phase before the first.
 int64_t waited_phase(const Mbarrier& barrier) { return barrier.phase - 1; }
 
 void note_wait(Mbarrier& barrier, Site site) {

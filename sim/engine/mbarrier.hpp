@@ -9,29 +9,29 @@ namespace flashcore::sim {
 
 void init_mbarrier(uint32_t address, uint32_t count, Site site);
 
-// fence.mbarrier_init: what this thread initialised may be used by copies and by the cluster.
+// fence.mbarrier_init: barriers that this thread initialised may be used by copies and by the cluster.
 void publish_mbarriers();
 
 // Adds to `to` that this thread's published mbarriers are initialised.
 void release_published(Thread& thread, ClockJoin& to);
 
-// `bytes` are announced with the arrival. The address may be of another block of the cluster.
+// `bytes` are announced with the arrival. The address may be in another block of the cluster.
 void arrive_at_mbarrier(uint32_t address, int64_t bytes, Site site);
 
-// Whether the phase of this parity is complete; if so it has been waited for.
+// Returns whether the phase of this parity is complete; if so, it counts as waited for.
 bool try_wait_mbarrier(uint32_t address, uint32_t parity, Site site);
 void wait_mbarrier(uint32_t address, uint32_t parity, Site site);
 
-// For operations that complete at a barrier: it is found and checked when they start.
+// Finds and checks the barrier of an operation when the operation starts.
 Mbarrier& mbarrier_at(Block& block, uint32_t address, Site site);
 void check_published(const Mbarrier& barrier, Site site);
-// A copy shows those who wait what it brought; of what its issuer knew, only which phases of
-// barriers without copies were complete when it started.
+// A copy shows its data to threads that wait for it; of its issuer's knowledge, it
+// only shows which phases of barriers without copies were complete when it started.
 Clock phases_known_to(const Thread& issuer);
 void deliver_bytes(Mbarrier& barrier, uint32_t bytes, const Clock& known_phases);
 void arrive_later(Mbarrier& barrier, const Clock& issuer, Site site);
 
-// What the barrier's present phase shows to those who wait for it.
+// Returns what the barrier's current phase shows to threads that wait for it.
 Access access_of_phase(const Mbarrier& barrier, Site site);
 
 }  // namespace flashcore::sim

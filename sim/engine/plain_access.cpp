@@ -1,6 +1,6 @@
-// Ordinary loads and stores of device code. Device code is compiled with -fsanitize=thread, which
-// makes the compiler call these functions before each access; the sanitizer's own runtime is not
-// linked. Accesses of shared memory and of registers that wgmma uses are checked, others pass.
+// Ordinary loads and stores of device code. Device code is compiled with -fsanitize=thread,
+// which makes the compiler call these functions before each access; the sanitizer's own runtime
+// is not linked. Accesses of shared memory and of wgmma's registers are checked; others pass.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace flashcore::sim;
 
-// The simulator's own inline functions may be those that were compiled with device code.
+// Inline functions of the simulator may be the copies compiled with device code.
 bool is_checking = false;
 class Checking {
  public:
@@ -26,7 +26,7 @@ class Checking {
   Checking& operator=(const Checking&) = delete;
 };
 
-// Leaves the count of wgmma.fence at the registers of an access.
+// Records the count of wgmma.fence at the registers of an access.
 void mark(const Thread& thread, size_t in_stack, uint64_t bytes) {
   if (fences == 0) return;
   uint32_t* const marks = thread.marks + in_stack / kWordBytes;
@@ -34,7 +34,7 @@ void mark(const Thread& thread, size_t in_stack, uint64_t bytes) {
   for (uint64_t i = 0; i < words / kWordBytes; ++i) marks[i] = fences;
 }
 
-// `alignment` is what the compiler knows of the address; the GPU asks for as much.
+// `alignment`: the compiler's knowledge of the address; the GPU requires the same.
 void check(const void* pointer, uint64_t bytes, bool writes, uint32_t alignment,
            const void* program_counter) {
   Thread* const thread = current_thread;
@@ -62,7 +62,7 @@ void check(const void* pointer, uint64_t bytes, bool writes, uint32_t alignment,
     } else {
       on_read(*thread, address, size, site);
     }
-    // Around shared memory lies what is nobody's: the access missed it.
+    // Guard bytes surround shared memory: the access was out of bounds.
   } else if (p >= block.memory.data() && p < block.memory.data() + block.memory.size()) {
     report(Fault::outside_shared_memory, site, Site(),
            format("%s %s %td bytes from the start of %u", name_of(*thread).c_str(),
@@ -163,11 +163,11 @@ void* __tsan_memset(void* to, int value, unsigned long n) {
   check(to, n, true, 1, __builtin_return_address(0));
   return __builtin_memset(to, value, n);
 }
-// The guards of static variables in functions.
+// Called by the guards of static variables in functions.
 unsigned char __tsan_atomic8_load(const volatile unsigned char* p, int) {
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
-// The counters of shared pointers.
+// Called by the counters of shared pointers.
 unsigned __tsan_atomic32_fetch_add(volatile unsigned* p, unsigned x, int) {
   return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL);
 }

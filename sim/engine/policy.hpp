@@ -1,19 +1,19 @@
-// What a run chooses where the hardware promises nothing.
+// A run's choices where the hardware gives no guarantee.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::sim {
 
-// When the effect of an asynchronous operation appears: when nothing else can go on, at once, or at
-// any moment between.
+// When the effect of an asynchronous operation appears: when
+// nothing else can run, at once, or at any moment between.
 enum class Completion { late, early, random };
 
 struct Policy {
   Completion completion = Completion::late;
   uint64_t seed = 0;        // 0: blocks, warps, lanes and completions in order; otherwise shuffled
-  uint8_t poison = 0xff;    // bytes of memory that nobody wrote; 0xff is NaN in every type
-  int resident_blocks = 2;  // run at once, where clusters do not ask for more
+  uint8_t poison = 0xff;    // bytes of unwritten memory; 0xff is NaN in every type
+  int resident_blocks = 2;  // at once, unless clusters need more
   bool count_bank_conflicts = false;
 };
 

@@ -46,7 +46,7 @@ void left_from_registers(Left& left, const Product& product, ElementType type) {
 void left_from_shared(Left& left, const Warp& warp, const Product& product, ElementType type) {
   const size_t first_row = static_cast<size_t>(warp.index % 4) * kRows;
   if (product.a_is_mn_major) {
-    constexpr size_t kPieces = 4 * kRows / 8;  // of a k
+    constexpr size_t kPieces = 4 * kRows / 8;  // per k
     for (size_t k = 0; k < kK; ++k) {
       for (size_t row = 0; row < kRows; row += 8) {
         const auto values =

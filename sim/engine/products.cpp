@@ -17,14 +17,14 @@ namespace {
 
 constexpr int kWarpgroupRows = 64;
 
-struct Operands {  // what a lane brings
+struct Operands {  // a lane's arguments
   float* d;
   const uint32_t* a;
   uint64_t a_descriptor, b_descriptor;
 };
 
-// .aligned: all threads of a warpgroup execute the same instruction. The first warp to come says
-// which one it is.
+// .aligned: all threads of a warpgroup execute the same
+// instruction. The first warp to arrive determines which one.
 void take_step(Warp& warp, const Meeting& meeting) {
   constexpr size_t kWarps = WarpgroupSteps::kWarps;
   const auto index = static_cast<size_t>(warp.index);
@@ -50,7 +50,7 @@ Operands& operands_of(const Meeting& meeting, size_t lane) {
 
 float poison_value() { return std::bit_cast<float>(0x01010101u * policy().poison); }
 
-// Calls each(the lane's register, its value among the rows of the warp).
+// Calls each(the lane's register, its value among the warp's rows).
 template <class Each>
 void for_each_value(Accumulators& d, Each each) {
   for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -61,7 +61,7 @@ void for_each_value(Accumulators& d, Each each) {
   }
 }
 
-// While products add to them, the registers hold poison: what a thread writes there shows.
+// While products add to them, the registers hold poison: a thread's write there is detected.
 void check_untouched(Warp& warp, Accumulators& d) {
   const auto poison = std::bit_cast<uint32_t>(poison_value());
   int touched = -1;
@@ -98,7 +98,7 @@ std::shared_ptr<Accumulators> accumulators_of(Warp& warp, const Meeting& meeting
   return d;
 }
 
-// All lanes start the product: each must know of what it reads.
+// All lanes start the product: each must know of the writes of its operands.
 void begin_reads(Warp& warp, const std::vector<uint32_t>& pieces, Site site) {
   std::array<const Thread*, kLanes> distinct{};
   size_t count = 0;
@@ -113,7 +113,7 @@ void begin_reads(Warp& warp, const std::vector<uint32_t>& pieces, Site site) {
     for (size_t i = 0; i < count; ++i) {
       begin_async_read(*const_cast<Thread*>(distinct[i]), *warp.block, piece, site);
     }
-    // One read, however many lanes were asked.
+    // Counts as one read, although all lanes were checked.
     piece_at(*warp.block, piece).readers -= static_cast<uint32_t>(count - 1);
   }
 }
@@ -128,7 +128,7 @@ void check_left_untouched(const Warp& warp, const Product& product) {
   }
 }
 
-// Products of a warp complete in order.
+// A warp's products complete in order.
 void compute_up_to(Warp& warp, const Product* last) {
   const auto run = [&](const std::vector<std::shared_ptr<Product>>& products) {
     for (const auto& product : products) {
@@ -143,8 +143,8 @@ void compute_up_to(Warp& warp, const Product* last) {
   run(warp.products.open);
 }
 
-// A product that has been waited for: its operands are free, and its result is in the registers
-// when no other product adds to them.
+// Finishes a product that has been waited for: its operands are free,
+// and its result is in the registers if no other product adds to them.
 void finish(Warp& warp, Product& product) {
   compute_product(warp, product);
   check_left_untouched(warp, product);
@@ -197,8 +197,8 @@ uint32_t* mark_of(const Thread& thread, const void* address) {
   return thread.marks + (p - thread.stack_bottom) / static_cast<std::ptrdiff_t>(sizeof(uint32_t));
 }
 
-// No register of the product may have been used since the warp's last fence. Those that another
-// product adds to have not: they are in flight.
+// Checks that no register of the product has been used since the warp's last
+// fence. Registers that another product adds to have not: they are in flight.
 void check_fence(const Warp& warp, const Meeting& meeting, int columns, Site site) {
   const uint32_t fence = warp.products.fence;
   bool is_missing = fence == 0;
@@ -242,7 +242,7 @@ void issue(Warp& warp, const Meeting& meeting, const ProductOptions& options, Si
     product->a_lane[lane] = operands_of(meeting, lane).a;
     std::memcpy(product->a_bits[lane].data(), product->a_lane[lane], 16);
   }
-  // That a warp reads no more than its own rows of A is promised nowhere.
+  // There is no guarantee that a warp reads only its own rows of A.
   if (product->a_in_shared && options.a_is_mn_major) {
     mn_major_pieces(product->a_pieces, first.a_descriptor, kWarpgroupRows);
   } else if (product->a_in_shared) {
@@ -297,7 +297,7 @@ void wait_products(size_t pending_groups, Site site) {
       finish_groups(warp, pending_groups);
       return true;
     }
-    // The others go on as long as they can.
+    // The others continue as long as they can.
     add_completion([&warp, pending_groups] {
       finish_groups(warp, pending_groups);
       wake(warp);

@@ -1,5 +1,5 @@
-// fence.proxy.async: the ordinary accesses that this thread made come before what copies and wgmma
-// do, once others know of the fence.
+// fence.proxy.async: orders this thread's earlier ordinary
+// accesses before copies and wgmma, once others know of the fence.
 #pragma once
 
 #include "engine/machine.hpp"

@@ -1,5 +1,5 @@
-// The reads of a word since its last write. Lanes of a warp mostly read a word together, and are one
-// record then.
+// The reads of a word since its last write. Lanes of a warp
+// usually read a word together, and then share one record.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ReadersOfWarp {
   uint16_t warp = 0;  // of agents: agent / 32
   uint8_t bytes = 0;  // of the word, one bit each
   Use use = Use::plain;
-  Site site;  // of the first
+  Site site;  // of the first read
 
   static ReadersOfWarp one(Agent agent, Epoch epoch, uint8_t bytes, Site site) {
     return {epoch, 1u << (agent % 32), 0,   static_cast<uint16_t>(agent / 32),
@@ -31,7 +31,7 @@ struct ReadersOfWarp {
     return epoch == other.epoch && cluster == other.cluster && warp == other.warp &&
            bytes == other.bytes && use == other.use;
   }
-  // Whether knows(agent) holds for all.
+  // Returns whether knows(agent) holds for all.
   template <class Knows>
   bool all(Knows knows) const {
     for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
@@ -51,8 +51,8 @@ class Reads {
     for (const ReadersOfWarp& readers : *more_) each(readers);
   }
 
-  // Adds a read. Those that are_known(readers) says its thread knows of are forgotten now and then:
-  // whoever knows of the new one knows of them.
+  // Adds a read. Reads that its thread knows of, according to are_known(readers),
+  // are dropped now and then: threads that know of the new read know of them, too.
   template <class AreKnown>
   void add(const ReadersOfWarp& read, AreKnown are_known) {
     if (first_.lanes == 0) {

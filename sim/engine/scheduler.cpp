@@ -19,10 +19,10 @@
 namespace flashcore::sim {
 namespace {
 
-// So many times in a row may loops look at memory, and waits that may fail be woken in vain.
+// The limit of consecutive turns in which loops only poll memory, or waits are woken in vain.
 constexpr int kVainTurns = 20000;
-// And so many until what only comes when nobody can go on comes beside them: the loops may wait for
-// it.
+// After this many, operations that otherwise wait until nothing
+// else can run are performed as well: the loops may wait for them.
 constexpr int kTurnsUntilLate = 256;
 
 // An asynchronous operation of a thread of `cluster`.
@@ -40,9 +40,9 @@ struct Machine {
   Findings& findings;
   std::mt19937_64 random;
   std::vector<std::unique_ptr<Cluster>> running;
-  std::vector<Warp*> warps;            // of them
-  size_t turn = SIZE_MAX;              // the warp that ran last; at first none
-  std::deque<Completing> completions;  // the oldest first, until a random one is taken
+  std::vector<Warp*> warps;            // of the running clusters
+  size_t turn = SIZE_MAX;              // the warp that ran last; initially none
+  std::deque<Completing> completions;  // oldest first, until a random one is taken
   Stacks* stacks = nullptr;
   std::vector<size_t> free_stacks;
   std::vector<std::unique_ptr<Cluster>> ended;  // the last one's stack may still be in use
@@ -79,8 +79,8 @@ void begin_cluster(Grid& grid) {
   machine->running.push_back(std::move(cluster));
 }
 
-// Begins clusters while there is room: of the first grid that has some left, and of the next when
-// it may start early.
+// Starts clusters while there is room: of the first grid that
+// has some left, and of the next one if it may start early.
 void begin_clusters() {
   for (size_t i = 0; i < machine->grids.size(); ++i) {
     Grid& grid = *machine->grids[i];
@@ -125,18 +125,18 @@ void complete(size_t i) {
   operation();
 }
 
-// Nothing of a cluster that has left may stay under way.
+// Completes a cluster's operations, none of which may remain after it has exited.
 void complete_all_of(const Cluster& cluster) {
   for (size_t i = 0; i < machine->completions.size();) {
     if (machine->completions[i].cluster == &cluster) {
-      complete(i);  // another takes its place
+      complete(i);  // another one takes its place
     } else {
       ++i;
     }
   }
 }
 
-// A thread that waits for at most a bounded time.
+// Returns the threads that wait for a bounded time.
 std::vector<Thread*> sleepers() {
   std::vector<Thread*> all;
   for (Warp* warp : machine->warps) {
@@ -151,7 +151,7 @@ Thread* find_sleeper() {
   return all.empty() ? nullptr : all[machine->random() % all.size()];
 }
 
-// The thread that runs next; null when all have left or cannot go on.
+// Returns the thread that runs next; null if all have exited or are blocked.
 Thread* pick() {
   if (current_thread != nullptr && current_thread->warp->ready != 0 && !chance(4)) {
     return pick_lane(*current_thread->warp);
@@ -209,7 +209,7 @@ void switch_to(Thread& thread) {
     machine->ended.push_back(std::move(*place));
     machine->running.erase(place);
   }
-  // This thread's stack may be given to a new block, which prepares it at its far end only.
+  // This thread's stack may be given to a new block, which initialises only its far end.
   Thread* const next = pick();
   if (next == nullptr) {
     switch_context(thread.context, machine->main);
@@ -324,8 +324,8 @@ const Policy& policy() { return machine->settings; }
 bool chance(unsigned one_in) { return policy().seed != 0 && machine->random() % one_in == 0; }
 uint64_t random_below(uint64_t n) { return policy().seed == 0 ? 0 : machine->random() % n; }
 
-// At least so many, of the run before where they are enough: their pages are there. Old marks on
-// registers are less than any wgmma.fence to come.
+// Returns at least `count` stacks, if possible those of the previous run, whose
+// pages exist already. Old marks of registers are less than any later wgmma.fence.
 static Stacks& stacks_for(size_t count) {
   static std::unique_ptr<Stacks> kept;
   if (kept == nullptr || kept->count() < count) kept = std::make_unique<Stacks>(count);

@@ -1,5 +1,5 @@
-// Who runs next: threads take turns at the instructions where they wait, in an order that a seed
-// shuffles, and asynchronous operations complete in between.
+// The scheduler: threads switch at the instructions where they wait, in an
+// order that a seed shuffles, and asynchronous operations complete in between.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,17 @@ void leave();
 void wake(Thread& thread);
 void wake(Warp& warp);
 
-// A moment at which another thread may overtake this one: after an arrival, say.
+// A point at which another thread may overtake this one, for example after an arrival.
 void maybe_yield();
 
-// Returns after others have run. For loops that watch memory: when all threads only do this, they
-// wait for what never happens.
+// Returns after others have run. For loops that poll memory: if all
+// threads only do this, they wait for something that never happens.
 void yield_in_loop(const Waiting& waiting);
 
 // Waits to be woken, or for a bounded time.
 void sleep(const Waiting& waiting);
 
-// Ends the launch where nothing sensible can follow.
+// Ends the launch if it cannot continue sensibly.
 [[noreturn]] void give_up();
 
 // Adds a fault to the run's findings.
@@ -35,8 +35,8 @@ void report(Fault fault, Site here, Site other, const std::string& what);
 // "thread 5 of block 3", for messages.
 std::string name_of(const Thread& thread);
 
-// An asynchronous operation, which `complete` ends; it may be called once. Under Completion::early
-// that is at once.
+// Adds an asynchronous operation, which `complete` ends; it is called
+// at most once. Under Completion::early, it is called at once.
 void add_completion(std::function<void()> complete);  // of this thread
 void add_completion(const Cluster& cluster, std::function<void()> complete);
 

@@ -1,10 +1,10 @@
-// What the simulator knows of each byte of a block's shared memory: who wrote it, who has read it
-// since, and which asynchronous operations are still at work on it.
+// The simulator's record of each byte of a block's shared memory: its writer,
+// the reads since, and the asynchronous operations that still use it.
 //
-//   Piece   16 bytes, the unit of copies: reads in flight, reads that asynchronous operations made
+//   Piece   16 bytes, the unit of copies: reads in flight, completed asynchronous reads
 //   Word    4 bytes: the last write, the reads since, whether a copy to it is in flight
 //
-// Pieces come into being when they are first touched.
+// Pieces are created when first accessed.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct Access {
 
 struct Word {
   Access write;
-  Reads reads;               // since `write`, and atomic operations
-  Site in_flight;            // what writes it at the moment
+  Reads reads;               // since `write`; includes atomic operations
+  Site in_flight;            // the copy that currently writes it
   uint8_t written = 0;       // bytes, one bit each
   uint8_t agreed = 0;        // bytes that several lanes write, which must all write `value`
   bool has_atomics = false;  // among `reads`
@@ -43,14 +43,14 @@ struct Piece {
   std::array<Word, kPieceWords> words;
   uint32_t readers = 0;  // asynchronous reads in flight
   Site reader;           // the youngest
-  Reads reads;           // by asynchronous operations that are complete
+  Reads reads;           // by completed asynchronous operations
 };
 
 class Shadow {
  public:
   explicit Shadow(uint32_t bytes) : pages_((bytes + kPageBytes - 1) / kPageBytes) {}
 
-  // Of the byte `offset` bytes from the start of shared memory.
+  // Returns the piece of the byte at `offset` in shared memory.
   Piece& piece(uint32_t offset) {
     std::unique_ptr<Page>& page = pages_[offset / kPageBytes];
     if (page == nullptr) page = std::make_unique<Page>();

@@ -18,15 +18,15 @@ std::string base_name(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-// The innermost line of the instruction before `address`, by addr2line of binutils.
+// Returns the innermost line of the instruction before `address`, by addr2line of binutils.
 std::string look_up(uint64_t address) {
   char hex[32];
   std::snprintf(hex, sizeof hex, "0x%llx", static_cast<unsigned long long>(address));
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(address), &info) == 0) return hex;
-  // A return address: one byte earlier is inside the call.
+  // It is a return address: one byte earlier is inside the call.
   const uint64_t offset = address - 1 - reinterpret_cast<uintptr_t>(info.dli_fbase);
-  // The program's own name may be relative to a folder that is not the current one any more.
+  // The program's own name may be relative to a folder that is no longer the current one.
   const bool is_library = std::strstr(info.dli_fname, ".so") != nullptr;
   std::array<char, PATH_MAX> path{};
   if (realpath(is_library ? info.dli_fname : "/proc/self/exe", path.data()) == nullptr) return hex;

@@ -1,7 +1,7 @@
-// A place in the source, in eight bytes: what every record of an access keeps, so that a finding
-// names both lines.
+// A place in the source, in eight bytes: every record of
+// an access keeps one, so that a finding names both lines.
 //
-// A wrapper passes Site::here() as a default argument, which is the line that calls it. A plain
+// A wrapper passes Site::here() as a default argument, which is the caller's line. A plain
 // access knows only its program counter; its line is looked up when a finding is written.
 #pragma once
 
@@ -25,7 +25,7 @@ class Site {
   bool operator==(const Site&) const = default;
   uint64_t bits() const { return bits_; }
 
-  // "consumer.cuh:120"; for a plain access the line that the debug information names.
+  // "consumer.cuh:120"; for a plain access, the line in the debug information.
   std::string text() const;
 
  private:

@@ -23,14 +23,14 @@ const TensorMap& map_at(const void* map, Site site) {
   return *found;
 }
 
-// A 16-byte piece of a box: its shared address, its place in the tensor, which is null when nothing
-// of it is inside, and how many of its bytes are.
+// A 16-byte piece of a box: its shared address, its address in the tensor (null
+// if it is outside entirely), and the number of its bytes that are inside.
 struct BoxPiece {
   uint32_t shared;
   unsigned char* global;
   size_t inside;
 
-  // An H200 stores a piece whole: past the end of a row that ends inside of it.
+  // An H200 stores whole pieces: also past the end of a row that ends inside of one.
   size_t stored() const { return global == nullptr ? 0 : kPieceBytes; }
 };
 
@@ -39,7 +39,7 @@ void for_each_piece(const TensorMap& map, uint32_t shared, const TensorCoordinat
   const uint32_t row_bytes = map.row_bytes();
   const int64_t element = map.element_bytes();
   uint32_t row_start = shared;
-  std::array<int, 5> in_box{};  // of a row; its column is 0
+  std::array<int, 5> in_box{};  // of a row, with column 0
   for (; in_box[4] < map.box[4]; row_start += row_bytes) {
     bool inside = true;
     int64_t offset = 0;
@@ -64,7 +64,7 @@ void for_each_piece(const TensorMap& map, uint32_t shared, const TensorCoordinat
   }
 }
 
-// What a box needs of its shared address: the swizzle's pattern repeats after 8 of its rows.
+// Checks a box's shared address: the swizzle's pattern repeats after 8 of its rows.
 void check_box(const Block& block, const TensorMap& map, uint32_t shared, Site site) {
   const uint32_t alignment =
       map.span == 0 ? 128u : std::max(128u, 8u * static_cast<uint32_t>(map.span));
@@ -76,8 +76,8 @@ void check_box(const Block& block, const TensorMap& map, uint32_t shared, Site s
   check_range(block, shared, map.box_bytes(), 1, "tensor copy", site);
 }
 
-// An H200 answers other places with an illegal instruction, also where nothing of the box is inside
-// of the tensor.
+// An H200 reports an illegal instruction for other positions,
+// even if the box is entirely outside of the tensor.
 void check_place(const TensorMap& map, const TensorCoordinates& at, bool is_store, Site site) {
   if (at[0] * map.element_bytes() % kPieceBytes != 0) {
     report(Fault::misaligned_copy, site, Site(),
@@ -104,7 +104,7 @@ void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarr
     begin_write(self(), block, piece.shared, kPieceBytes, true, site);
     std::memset(byte_at(block, piece.shared), policy().poison, kPieceBytes);
   });
-  // The map is copied: the caller may be gone when the copy is complete.
+  // The map is copied: the caller may have exited when the copy completes.
   const Clock known = phases_known_to(self());
   add_completion([&block, &barrier, map, shared, at, site, known] {
     if (block.live_threads == 0) {
@@ -138,7 +138,7 @@ void check_row(const Block& block, const void* global, uint32_t shared, uint32_t
   check_range(block, shared, bytes, kPieceBytes, "bulk copy", site);
 }
 
-// Calls each(shared address, global address) for what a store moves, in pieces of 16 bytes.
+// Calls each(shared address, global address) for each 16-byte piece of a store.
 template <class Each>
 void for_each_moved(const BulkStore& store, Each each) {
   if (store.row != nullptr) {
@@ -178,7 +178,7 @@ void write_target(BulkStore& store) {
   });
 }
 
-// What the store of the group that is open does to global memory: it is done by its own agent.
+// Returns the access of global memory by a store of the open group: the group's own agent performs it.
 GlobalMemoryUse by_store(const void* global, size_t bytes, Use use) {
   StoreGroups& stores = self().stores;
   if (stores.writer == 0) {
@@ -188,7 +188,7 @@ GlobalMemoryUse by_store(const void* global, size_t bytes, Use use) {
   return {global, bytes, use, stores.writer, stores.begun + 1};
 }
 
-// It has read now; it writes later.
+// The store reads now, and writes later.
 void read_now(const std::shared_ptr<BulkStore>& store) {
   if (store->has_read) return;
   read_source(*store);

@@ -12,7 +12,7 @@
 namespace flashcore::sim {
 namespace {
 
-struct Rows {  // what a lane brings to ldmatrix or stmatrix
+struct Rows {  // a lane's arguments of ldmatrix or stmatrix
   uint32_t* r;
   uint32_t address;
 };
@@ -39,7 +39,7 @@ struct Operands {
   const uint32_t *a, *b;
 };
 
-// The type's elements in a register, and the width of k.
+// Elements of the type per register, which determine the width of k.
 int per_register(ElementType type) { return is_byte(type) ? 4 : type == ElementType::tf32 ? 1 : 2; }
 
 }  // namespace
@@ -47,7 +47,7 @@ int per_register(ElementType type) { return is_byte(type) ? 4 : type == ElementT
 void load_matrices(uint32_t (&r)[4], uint32_t row_address, bool transposed, Site site) {
   row_address = own_address(row_address, site);
   check_range(own_block(), row_address, kPieceBytes, kPieceBytes, "ldmatrix", site);
-  // Each lane reads the row whose address it gives; that others get the values orders nothing.
+  // Each lane reads the row whose address it provides; passing values to other lanes orders nothing.
   on_read(self(), row_address, kPieceBytes, site);
   Rows rows{r, row_address};
   meet({transposed ? "ldmatrix.trans" : "ldmatrix", kAllLanes, true}, &rows, site,

@@ -16,7 +16,7 @@ struct SimulatedGpu {
   size_t shared_memory_a_block;
 };
 constexpr std::array<SimulatedGpu, 3> kGpus{{{90, 227 * 1024}, {80, 163 * 1024}, {89, 99 * 1024}}};
-// Few, so that small problems fill the machine, too.
+// A small number, so that small problems also fill the GPU.
 constexpr int kMultiprocessors = 8;
 constexpr size_t kMemoryBytes = size_t{8} << 30;
 

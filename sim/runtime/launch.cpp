@@ -1,4 +1,4 @@
-// Launches, streams and graphs: one queue a host thread, which runs when somebody waits for it.
+// Launches, streams and graphs: one queue per host thread, which runs when a thread waits for it.
 #include "runtime/launch.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Launch {
   std::function<void()> body;
 };
 
-// The environment's, until somebody sets another.
+// The environment's seed, until another is set.
 std::atomic<uint64_t>& seed() {
   static std::atomic<uint64_t> one = [] {
     const char* const text = std::getenv("FLASHCORE_SIM_SEED");
@@ -38,7 +38,7 @@ std::atomic<uint64_t>& seed() {
   return one;
 }
 
-// Three completions of each order; every other order with memory that is finite where nobody wrote.
+// Three completions per order; every other order with finite values in unwritten memory.
 Policy policy_of(uint64_t number) {
   const uint64_t order = number / kCompletions;
   return {.completion = static_cast<Completion>(number % kCompletions),
@@ -68,11 +68,11 @@ size_t allowed_shared(const void* kernel) {
                                           : static_cast<size_t>(found->second);
 }
 
-// Blocks of an SM, as far as shared memory and the number of threads go.
+// Returns the blocks per SM that shared memory and the number of threads allow.
 int blocks_an_sm(unsigned threads, size_t shared_bytes) {
-  constexpr size_t kReserved = 1024;  // a block
+  constexpr size_t kReserved = 1024;  // per block
   constexpr unsigned kMostThreads = 2048;
-  const size_t all = shared_limit() + kReserved;  // an SM
+  const size_t all = shared_limit() + kReserved;  // per SM
   return static_cast<int>(
       std::min<size_t>(kMostThreads / threads, all / (shared_bytes + kReserved)));
 }
@@ -135,7 +135,7 @@ cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::funct
     stream->captured.push_back([launch = std::move(launch)] { queue().push_back(launch); });
     return cudaSuccess;
   }
-  // What does not start early comes after all before it.
+  // A launch that does not start early follows all earlier ones.
   if (!options.starts_early) {
     if (const cudaError_t error = run_queue(); error != cudaSuccess) return error;
   }

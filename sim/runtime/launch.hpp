@@ -10,14 +10,14 @@
 
 namespace flashcore::sim {
 
-// Of a thread, before it takes or gives some: no more than let so many blocks share an SM.
+// Registers per thread at the start, before any are released or acquired: as many as allow `blocks` blocks per SM.
 constexpr int first_registers(unsigned threads, unsigned blocks) {
   constexpr unsigned kRegisterFile = 65536, kMost = 248;
   return static_cast<int>(std::min(kRegisterFile / std::max(threads * blocks, 1u) / 8 * 8, kMost));
 }
 
-// As a CUDA launch: refused at once, or run at the latest when somebody waits for the stream.
-// `kernel` is the host function by which cudaFuncSetAttribute knows it, `body` the call of it.
+// Like a CUDA launch: refused at once, or run at the latest when a thread waits for the
+// stream. `kernel`: the host function known to cudaFuncSetAttribute; `body`: its call.
 cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::function<void()> body,
                     cudaStream_t stream);
 

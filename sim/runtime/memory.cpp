@@ -1,4 +1,4 @@
-// Memory of the simulated GPUs: all of them share it.
+// Memory of the simulated GPUs, which they all share.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@ using flashcore::sim::run_queue;
 
 constexpr uint8_t kUnwritten = 0xff;  // NaN in every type
 
-// A copy's device side must lie inside of one allocation.
+// The device side of a copy must lie inside of one allocation.
 bool has(const void* memory, size_t bytes) {
   const std::lock_guard lock(flashcore::sim::machine_mutex());
   return flashcore::sim::find_allocation(memory, bytes) != nullptr;

@@ -1,4 +1,4 @@
-// What the files of the simulated runtime share.
+// Shared by the files of the simulated runtime.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,16 +21,16 @@ struct CUgraphExec_st {
 
 namespace flashcore::sim {
 
-// This host thread's launches run to their end; what the simulator finds is an error.
+// Runs this host thread's launches to their end; findings of the simulator are an error.
 cudaError_t run_queue();
 
 cudaError_t& last_error();     // of this host thread
 std::string& last_findings();  // of this host thread's last launch that failed
 
-// Bytes of shared memory that a block can have, on the current device.
+// Bytes of shared memory that a block may have, on the current device.
 size_t shared_limit();
 
-// Held while device code runs, and while memory is handed out.
+// Held while device code runs, and while memory is allocated.
 std::mutex& machine_mutex();
 
 }  // namespace flashcore::sim

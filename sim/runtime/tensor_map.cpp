@@ -30,7 +30,7 @@ int span_of(CUtensorMapSwizzle swizzle) {
   return kSpans[swizzle];
 }
 
-// As the driver: every rule of cuTensorMapEncodeTiled's page for tensors of rank 4 and 5.
+// Like the driver: checks every rule of cuTensorMapEncodeTiled's page for tensors of rank 4 and 5.
 CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
                 const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
                 const cuuint32_t* element_strides, CUtensorMapInterleave /*interleave*/,

@@ -1,4 +1,4 @@
-// Barriers of warps, blocks and the register file: who does not come, who comes too often.
+// Barriers of warps, blocks and the register file: threads that are missing or arrive too often.
 #include <cuda_runtime.h>
 
 #include "cuda/ptx/registers.cuh"
@@ -102,7 +102,7 @@ TEST(Block, BarrierThatThereIsNot) {
                              [](bool faulty) { ptx::named_barrier_sync(faulty ? 16 : 15, 128); });
 }
 
-// Half of the threads give, the others take: the barrier orders what was written before it.
+// Half of the threads arrive, the others wait: the barrier orders earlier writes.
 TEST(Block, ArrivalWithoutWaiting) {
   expect_fault_only_in_first(Fault::race, kFourWarps, [](bool faulty) {
     int* const shared = shared_array<int>();
@@ -117,7 +117,7 @@ TEST(Block, ArrivalWithoutWaiting) {
   });
 }
 
-// Two halves, each with a barrier of its own id.
+// Two halves, each with its own barrier id.
 TEST(Block, BarriersOfOneNumberMix) {
   expect_fault_only_in_first(Fault::race, kFourWarps, [](bool faulty) {
     int* const shared = shared_array<int>();

@@ -1,4 +1,4 @@
-// Copies and sums of bytes in a row, and turns that blocks take.
+// Copies and sums of contiguous bytes, and blocks that take turns.
 #include "cuda/ptx/bulk_copy.cuh"
 
 #include <cuda_runtime.h>
@@ -133,7 +133,7 @@ TEST_F(BulkCopy, NumbersAreStored) {
   }
 }
 
-// That a store has read its source does not say that it has written.
+// A store that has read its source need not have written.
 TEST_F(BulkCopy, OwnStoreIsReadAfterItHasWritten) {
   float found = 0;
   const auto kernel = [&](bool faulty) {
@@ -188,7 +188,7 @@ TEST_F(BulkCopy, OtherBlocksReadAStoreThatHasWritten) {
   }
 }
 
-// Blocks add in the order of their numbers, whatever the order in which they run; all lanes watch.
+// Blocks add in the order of their indices, in any order of execution; all lanes poll.
 TEST_F(BulkCopy, BlocksTakeTurns) {
   const LaunchOptions two{.grid = {2}, .block = {32}, .shared_bytes = 4096};
   for (const Policy& policy : policies()) {

@@ -1,4 +1,4 @@
-// Clusters: barriers, stores into the other block, copies to several, blocks that come and go.
+// Clusters: barriers, stores to the other block, copies to several blocks, blocks that start and exit.
 #include "cuda/ptx/cluster.cuh"
 
 #include <cuda_runtime.h>
@@ -34,7 +34,7 @@ struct Shared {
   uint64_t barrier;
 };
 
-// Each block sends every lane's numbers to the other, and reads what came.
+// Each block sends every lane's numbers to the other block, and reads those it receives.
 void exchange(ExchangeFault fault) {
   Shared& smem = *shared_array<Shared>();
   const uint32_t lane = threadIdx.x, rank = blockIdx.x % 2, other = 1 - rank;
@@ -70,7 +70,7 @@ TEST(Cluster, BlocksExchange) {
   expect_clean(kPairs, [] { exchange(ExchangeFault::none); });
 }
 
-// What each block received was awaited, so leaving is safe: the other's stores have come.
+// Each block has waited for its data, so exiting is safe: the other's stores have arrived.
 TEST(Cluster, LeavingAfterAllHasComeIsSafe) {
   expect_clean(kPairs, [] { exchange(ExchangeFault::end_not_awaited); });
 }
@@ -88,7 +88,7 @@ TEST(Cluster, FaultsOfAnExchange) {
   expect(ExchangeFault::no_such_block, {Fault::outside_shared_memory});
 }
 
-// A block that leaves at once, while the other stores into it.
+// A block that exits at once, while the other stores to it.
 TEST(Cluster, LeftWhileTheOtherWrites) {
   const auto kernel = [](bool faulty) {
     Shared& smem = *shared_array<Shared>();
@@ -109,11 +109,11 @@ TEST(Cluster, LeftWhileTheOtherWrites) {
     if (rank == 1 && !faulty) ptx::mbarrier_wait_cluster(barrier, 0);
   };
   expect_clean(kPairs, [&] { kernel(false); });
-  // When the store is complete before, nothing happens.
+  // If the store completes before that, nothing happens.
   expect_fault_in_some_order(Fault::remote_access_after_end, kPairs, [&] { kernel(true); });
 }
 
-// One block loads for both; each waits at its own barrier, and says when its slot is free.
+// One block loads for both; each waits at its own barrier, and signals when its slot is free.
 TEST(Cluster, Multicast) {
   Matrix matrix(8, 64, 1);
   const CUtensorMap map = matrix.map(8, 64, 0);

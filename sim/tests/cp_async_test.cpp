@@ -1,4 +1,4 @@
-// cp.async: groups, waits, and who may read what when.
+// cp.async: groups, waits, and which thread may read what and when.
 #include "cuda/ptx/cp_async.cuh"
 
 #include <cuda_runtime.h>
@@ -94,7 +94,7 @@ TEST_F(CpAsync, BarrierAfterTheWaitForgotten) {
   });
 }
 
-// Two stages: the next copy may start when all have read what lies there.
+// Two stages: the next copy may start when all have read the stage.
 TEST_F(CpAsync, NextCopyBeforeAllHaveRead) {
   expect_fault_only_in_first(Fault::race, kTwoWarps, [](bool faulty) {
     for (int tile = 0; tile < 4; ++tile) {
@@ -168,7 +168,7 @@ TEST_F(CpAsync, InvalidSourceGivesZeros) {
   });
 }
 
-// Each thread arrives when its copies have landed; who waits for the barrier reads them all.
+// Each thread arrives when its copies have landed; a thread that waits for the barrier reads them all.
 TEST_F(CpAsync, ArrivalAtAnMbarrier) {
   const auto kernel = [](bool faulty) {
     const uint32_t barrier = ptx::shared_address(pieces() + 128);

@@ -1,4 +1,4 @@
-// A kernel that ends the process: who it was is said, and what had been found before.
+// A kernel that ends the process: its thread is reported, and the findings so far.
 #include <cuda_runtime.h>
 
 #include <string>

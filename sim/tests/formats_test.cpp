@@ -40,7 +40,7 @@ TEST(Formats, KnownValues) {
   EXPECT_EQ(tf32_of(1.0F + std::ldexp(1.0F, -11)), 1.0F + std::ldexp(1.0F, -10));
   EXPECT_EQ(tf32_of(-1.0F - std::ldexp(1.0F, -11)), -1.0F - std::ldexp(1.0F, -10));
   EXPECT_TRUE(std::isnan(tf32_of(NAN)));
-  // As an H200 has them (docs/evidence/recorded-values.json).
+  // As on an H200 (docs/evidence/recorded-values.json).
   EXPECT_EQ(std::bit_cast<uint32_t>(of_f16(0xfc01)), 0x7fffffffu);
   EXPECT_EQ(std::bit_cast<uint32_t>(tf32_of(std::bit_cast<float>(0xfff42059u))), 0xfff42000u);
 }
@@ -63,7 +63,7 @@ TEST(Formats, EveryNumberIsItsOwn) {
   }
 }
 
-// Between two neighbours: the nearer one, and of two as near the one with an even last bit.
+// Between two neighbours: the nearer one or, in a tie, the one with an even last bit.
 template <class Narrow, class Widen>
 void expect_nearest(uint32_t bits, Narrow narrow, Widen widen) {
   const double low = widen(bits), high = widen(bits + 1), middle = (low + high) / 2;
@@ -93,8 +93,8 @@ TEST(Formats, E4m3GivesF16Exactly) {
   }
 }
 
-// long double holds every sum of a product of two fp16 numbers and a third one exactly enough:
-// 64 bits against a spread of at most 2^16 to 2^-48.
+// long double represents the sum of a product of two fp16 numbers and a third
+// one accurately enough: 64 bits against a spread of at most 2^16 to 2^-48.
 TEST(Formats, FusedHalvesRoundOnce) {
   static_assert(std::numeric_limits<long double>::digits >= 64);
   std::mt19937 random(7);
@@ -110,7 +110,7 @@ TEST(Formats, FusedHalvesRoundOnce) {
       EXPECT_GE(std::fabs(exact), 65520.0L);
       continue;
     }
-    // No neighbour is nearer, and an even one is not as near.
+    // No neighbour is nearer, and an even neighbour is not equally near.
     const long double error = std::fabs(exact - of_f16(got));
     for (const int step : {-1, 1}) {
       const auto other = static_cast<uint16_t>(got + step);

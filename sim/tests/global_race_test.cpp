@@ -1,4 +1,4 @@
-// Races in global memory, and what orders accesses between threads, blocks and grids.
+// Races in global memory, and the order of accesses between threads, blocks and grids.
 #include <cuda_runtime.h>
 
 #include "cuda/ptx/dependent_launch.cuh"
@@ -32,7 +32,7 @@ class GlobalRace : public testing::Test {
     EXPECT_EQ(cudaFree(memory_), cudaSuccess);
     EXPECT_EQ(cudaFree(counters_), cudaSuccess);
   }
-  // Runs kernel(whether it has the fault) with and without, from counters of 0.
+  // Runs kernel(has the fault) with and without the fault, from counters of 0.
   template <class Kernel>
   void expect_race_only_in_first(const LaunchOptions& options, Kernel kernel) {
     for (const bool faulty : {true, false}) {
@@ -49,7 +49,7 @@ class GlobalRace : public testing::Test {
   Counter* counters_ = nullptr;
 };
 
-// The second line comes after the first only when the warp has met.
+// The second line is ordered after the first only if the warp has synchronised.
 TEST_F(GlobalRace, StoredTwiceByDifferentLanes) {
   expect_race_only_in_first(kOneWarp, [this](bool faulty) {
     store(memory_[thread()], 1);
@@ -90,7 +90,7 @@ TEST_F(GlobalRace, BlocksThatWriteOneWord) {
 
 enum class Chain { whole, no_fence_of_the_writer, no_fence_of_the_reader, no_atomic };
 
-// Each block writes its part; whichever counts second reads both.
+// Each block writes its part; the block that counts second reads both.
 void last_block_reads_all(int* memory, Counter* counters, Chain chain) {
   store(memory[static_cast<int>(blockIdx.x) * 32 + thread()], 1);
   __syncwarp();
@@ -117,7 +117,7 @@ TEST_F(GlobalRace, LastBlockReadsAll) {
   }
 }
 
-// A block waits for what another writes, by loads that acquire.
+// A block waits for another's write, with acquire loads.
 TEST_F(GlobalRace, LoadThatAcquires) {
   expect_race_only_in_first(kTwoBlocks, [this](bool faulty) {
     if (thread() != 0) return;
@@ -144,7 +144,7 @@ TEST_F(GlobalRace, AtomicOperationsDoNotRaceButStoresDo) {
   });
 }
 
-// The second grid begins while the first still writes.
+// The second grid starts while the first still writes.
 TEST_F(GlobalRace, GridThatStartsEarly) {
   for (const bool faulty : {true, false}) {
     int found = 0;
@@ -165,7 +165,7 @@ TEST_F(GlobalRace, GridThatStartsEarly) {
       found += simulator.findings().has(Fault::race) ? 1 : 0;
       EXPECT_TRUE(faulty || simulator.findings().empty()) << simulator.findings().text();
     }
-    EXPECT_EQ(found > 0, faulty);  // where it wrote before the other read
+    EXPECT_EQ(found > 0, faulty);  // if it wrote before the other read
   }
 }
 

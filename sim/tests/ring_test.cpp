@@ -1,5 +1,5 @@
-// A ring of slots that one warp fills by tensor copies and four warps empty: the shape of every
-// Hopper kernel here, and the faults that such rings have had.
+// A ring of slots that one warp fills by tensor copies and four warps empty:
+// the structure of every Hopper kernel here, and typical faults of such rings.
 #include <cuda_runtime.h>
 
 #include "cuda/ptx/ldmatrix.cuh"
@@ -128,7 +128,7 @@ void run_ring(Matrix& matrix, const CUtensorMap& map, RingFault fault) {
 struct Case {
   const char* name;
   RingFault fault;
-  std::vector<Fault> wanted;  // one of them, under every schedule
+  std::vector<Fault> wanted;  // one of these, under every schedule
 };
 
 class RingTest : public testing::TestWithParam<Case> {};
@@ -182,8 +182,8 @@ INSTANTIATE_TEST_SUITE_P(
              {Fault::too_many_arrivals, Fault::arrival_out_of_phase}}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// A lane that looks late may find the phase after the one that it waits for, when another lane of
-// its warp has released the slot meanwhile. It needs a schedule in which it is late.
+// A late lane may find the phase after the one that it waits for, if another lane of its
+// warp has released the slot meanwhile. This needs a schedule in which the lane is late.
 void hand_over(bool faulty) {
   struct Slot {
     uint64_t full, empty;

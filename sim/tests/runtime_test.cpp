@@ -1,4 +1,4 @@
-// What the simulated runtime refuses: more shared memory than the device's blocks have.
+// Requests that the simulated runtime refuses: more shared memory than the device's blocks may have.
 #include <cuda_runtime.h>
 
 #include "cuda/host/launch_kernel.hpp"

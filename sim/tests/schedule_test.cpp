@@ -1,4 +1,4 @@
-// The order of threads and blocks: what seeds change, what they repeat, and loops that wait.
+// The order of threads and blocks: the effect of seeds, reproducibility, and loops that wait.
 #include <cuda_runtime.h>
 
 #include <set>
@@ -61,13 +61,13 @@ TEST(Schedule, BlocksThatAreResident) {
       __syncthreads();
       if (threadIdx.x == 0) --running;
     });
-    // A block that is about to leave may be counted still, when the next begins.
+    // A block about to exit may still be counted when the next one starts.
     EXPECT_LE(most, limit);
     EXPECT_GE(most, std::min(limit, 2));
   }
 }
 
-// The last block to come reads what all have written: the ticket of split kernels.
+// The last block to arrive reads what all have written: the ticket of split kernels.
 TEST(Schedule, LastBlockOfATicket) {
   static int parts[6], sums;
   static unsigned ticket;
@@ -85,7 +85,7 @@ TEST(Schedule, LastBlockOfATicket) {
   }
 }
 
-// A loop that watches memory lets the writer come; one that watches in vain is a deadlock.
+// A loop that polls memory lets the writer run; one that polls in vain is a deadlock.
 TEST(Schedule, LoopThatWatchesMemory) {
   static unsigned long long flag;
   const auto kernel = [](bool faulty) {

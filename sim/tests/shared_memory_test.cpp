@@ -90,7 +90,7 @@ TEST(SharedMemory, AtomicOperationOnWhatNobodyWrote) {
   expect_fault(Fault::read_of_unwritten_bytes, kTwoWarps, [] { count_threads(Sum::without_zero); });
 }
 
-// The thread that reads knows of its warp's operation, and not of the other warp's before it.
+// The reading thread knows of its warp's operation, but not of the other warp's earlier one.
 TEST(SharedMemory, EachAtomicOperationIsOrdered) {
   for (const int reading_warp : {0, 1}) {
     expect_fault_only_in_first(Fault::race, kTwoWarps, [&](bool faulty) {
@@ -180,8 +180,8 @@ TEST(SharedMemory, MoreThanABlockCanHave) {
   expect_fault(Fault::too_much_shared_memory, options, [] {});
 }
 
-// CUDA: which lane's store of one instruction comes last is not defined; with equal values it does
-// not matter.
+// In CUDA, the order of lanes' stores of one instruction
+// is undefined; with equal values, it does not matter.
 TEST(SharedMemory, LanesOfAWarpAgree) {
   expect_fault_only_in_first(Fault::race, kOneWarp, [](bool faulty) {
     int* const shared = shared_array<int>();
@@ -262,7 +262,7 @@ TEST(SharedMemory, MatrixReadBeforeTheBarrier) {
   });
 }
 
-// The lanes of ldmatrix have read when they have met; another lane cannot know so.
+// The lanes of ldmatrix have read when all have arrived, but other lanes do not know that.
 TEST(SharedMemory, OverwrittenAfterAMatrixRead) {
   expect_fault_only_in_first(Fault::race, kOneWarp, [](bool faulty) {
     auto* const rows = shared_array<uint4>();

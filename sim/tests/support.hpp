@@ -1,4 +1,4 @@
-// Running small kernels under several schedules, and what they must and must not be told.
+// Runs small kernels under several schedules, and checks which faults are reported.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 
 namespace flashcore::sim {
 
-// In order and shuffled, with completions at each extreme and between.
+// In order and shuffled, with completions at each extreme and in between.
 inline std::vector<Policy> policies() {
   std::vector<Policy> all;
   for (const Completion completion : {Completion::late, Completion::early, Completion::random}) {
@@ -37,7 +37,7 @@ inline Findings run(const LaunchOptions& options, const Policy& policy,
   return simulator.findings();
 }
 
-// Under every policy the kernel is told of the fault.
+// The fault is reported under every policy.
 inline void expect_fault(Fault fault, const LaunchOptions& options,
                          const std::function<void()>& kernel) {
   for (const Policy& policy : policies()) {
@@ -48,7 +48,7 @@ inline void expect_fault(Fault fault, const LaunchOptions& options,
   }
 }
 
-// Under every policy the kernel is told of one of these: which one depends on the order.
+// One of these faults is reported under every policy: which one depends on the order.
 inline void expect_one_of(const std::vector<Fault>& faults, const LaunchOptions& options,
                           const std::function<void()>& kernel) {
   for (const Policy& policy : policies()) {
@@ -61,7 +61,7 @@ inline void expect_one_of(const std::vector<Fault>& faults, const LaunchOptions&
   }
 }
 
-// Under some policies: the fault needs a certain order to do anything.
+// The fault is reported under some policies: it needs a certain order to have an effect.
 inline void expect_fault_in_some_order(Fault fault, const LaunchOptions& options,
                                        const std::function<void()>& kernel) {
   int found = 0;
@@ -75,14 +75,14 @@ inline void expect_clean(const LaunchOptions& options, const std::function<void(
   }
 }
 
-// A kernel with the fault, and its twin without.
+// Runs a kernel with the fault, and its twin without.
 template <class Kernel>
 void expect_fault_only_in_first(Fault fault, const LaunchOptions& options, Kernel kernel) {
   expect_fault(fault, options, [&] { kernel(true); });
   expect_clean(options, [&] { kernel(false); });
 }
 
-// A load that happens, whatever becomes of the value.
+// A load that is performed even if its value is unused.
 template <class T>
 T load(const T& x) {
   return *static_cast<const volatile T*>(&x);

@@ -1,4 +1,4 @@
-// Tensor copies: layouts against tile/smem_tile.hpp, clipping, zero fill, and what stores need.
+// Tensor copies: layouts against tile/smem_tile.hpp, clipping, zero fill, and requirements of stores.
 #include <cuda_runtime.h>
 
 #include <array>
@@ -66,7 +66,7 @@ TEST(TensorCopy, BoxesAreTheTilesOfKernels) {
   expect_tile<tile::SmemTile<64, 32, 2>>();
 }
 
-// Rows before and behind the tensor, and columns past its end, are zero.
+// Rows before and after the tensor, and columns past its end, are zero.
 TEST(TensorCopy, OutsideOfTheTensorIsZero) {
   using Tile = tile::SmemTile<16, 64, 2>;
   Matrix matrix(10, 40, 2);
@@ -120,7 +120,7 @@ TEST(TensorCopy, SwizzleNeedsAlignment) {
   });
 }
 
-// Also where nothing of the box is inside of the tensor.
+// Also if the box is entirely outside of the tensor.
 TEST(TensorCopy, LoadsBeginAtAMultipleOf16Bytes) {
   for (const int element_bytes : {1, 2, 4}) {
     Matrix matrix(8, 128 / element_bytes, element_bytes);
@@ -227,7 +227,7 @@ void store_tiles(const CUtensorMap& map, StoreFault fault) {
 
 TEST(TensorCopy, Stores) {
   for (const Policy& policy : policies()) {
-    Matrix matrix(13, 40, 2);  // smaller than two boxes: what is outside stays as it is
+    Matrix matrix(13, 40, 2);  // smaller than two boxes: data outside is unchanged
     matrix.bytes.assign(matrix.bytes.size(), 0);
     const CUtensorMap map = matrix.map(8, 64, 128);
     EXPECT_EQ(run(kOneWarp, policy, [&] { store_tiles(map, StoreFault::none); }).text(), "");
@@ -241,7 +241,7 @@ TEST(TensorCopy, Stores) {
   }
 }
 
-// Of a row that ends inside of 16 bytes, what lies behind it is overwritten, as on an H200.
+// If a row ends inside of 16 bytes, the bytes behind it are overwritten, as on an H200.
 TEST(TensorCopy, StoresEndAtAMultipleOf16Bytes) {
   Matrix matrix(8, 64, 2);
   const CUtensorMap map = matrix.map(8, 64, 128, 37);
@@ -285,7 +285,7 @@ TEST(TensorCopy, StoreOfWhatAtomicOperationsWrote) {
     ptx::tma_store_wait_read<0>();
   };
   expect_clean(kOneWarp, [&] { kernel(false); });
-  // By the order, the store or the operation comes first.
+  // Depending on the order, the store or the operation comes first.
   expect_one_of({Fault::race, Fault::write_to_operand_in_use}, kOneWarp, [&] { kernel(true); });
 }
 

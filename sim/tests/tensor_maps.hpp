@@ -24,7 +24,7 @@ struct Matrix {
   }
   int row_bytes() const { return columns * element_bytes; }
 
-  // `used`: the tensor's columns; the rest lies between its rows.
+  // `used`: the tensor's columns; the others lie between its rows.
   CUtensorMap map(int box_rows, int box_columns, int span, int used) {
     TensorMap made;
     made.magic = TensorMap::kMagic;

@@ -25,7 +25,7 @@ using ptx::Accumulate, ptx::Major;
 
 constexpr LaunchOptions kWarpgroup{.grid = {1}, .block = {128}, .shared_bytes = 81920};
 
-// Small whole numbers, different in every place: products are exact in every format.
+// Small integers, different at every position: products are exact in every format.
 float left(int row, int k) { return static_cast<float>((row * 5 + k * 3) % 11 - 5); }
 float right(int k, int column) { return static_cast<float>((k * 7 + column * 2) % 13 - 6); }
 
@@ -250,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(All, WgmmaSharedFaults,
                                               {Fault::outside_shared_memory}}),
                          kName);
 
-// Two rounds: what was read between them needs a fence before it is added to again.
+// Two rounds: registers read between them need a fence before the next addition.
 TEST(Wgmma, SecondRoundNeedsAFence) {
   expect_fault_only_in_first(Fault::missing_wgmma_fence, kWarpgroup, [](bool faulty) {
     auto* const shared = shared_array<unsigned char>();
@@ -269,7 +269,7 @@ TEST(Wgmma, SecondRoundNeedsAFence) {
   });
 }
 
-// A warp that finds something waits by an instruction of its own, as often as the others.
+// A warp that finds something waits at its own instruction, as often as the others.
 TEST(Wgmma, WaitIsOneInstructionOfTheWarpgroup) {
   expect_fault_only_in_first(Fault::divergent_warpgroup, kWarpgroup, [](bool faulty) {
     auto* const shared = shared_array<unsigned char>();
@@ -289,7 +289,7 @@ TEST(Wgmma, WaitIsOneInstructionOfTheWarpgroup) {
   });
 }
 
-// The first product overwrites what the registers held.
+// The first product overwrites the registers.
 TEST(Wgmma, Overwrite) {
   expect_clean(kWarpgroup, [] {
     auto* const shared = shared_array<unsigned char>();
@@ -321,7 +321,7 @@ void fill_bytes(unsigned char* shared, Value value) {
   }
 }
 
-// C = A B twice, of which the second product overwrites, with k of kDepth, B stored by its columns.
+// C = A B twice, where the second product overwrites, with k of kDepth, B stored by its columns.
 template <int kColumns, int kDepth, bool kFromRegisters>
 void multiply_byte_tiles() {
   using ATile = tile::SmemTile<64, kDepth, 1>;

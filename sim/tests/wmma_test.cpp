@@ -28,7 +28,7 @@ TEST(Wmma, RegistersAreThoseOfTheTable) {
 float left(int row, int k) { return static_cast<float>((row * 5 + k * 3) % 11 - 5); }
 float right(int k, int column) { return static_cast<float>((k * 7 + column * 2) % 13 - 6); }
 
-// D = A B + 1 by way of shared memory, B by rows or by columns.
+// D = A B + 1 through shared memory, B by rows or by columns.
 template <class LayoutB>
 void multiply_tile(bool faulty) {
   struct Shared {

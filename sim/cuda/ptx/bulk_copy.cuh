@@ -11,7 +11,7 @@ inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint3
                       sim::Site site = sim::Site::here()) {
   sim::load_bytes(shared, global, bytes, barrier, site);
 }
-// Ordinary accesses and copies of global memory are one here.
+// The simulator does not distinguish ordinary accesses and copies of global memory.
 inline void fence_proxy_async_global() {}
 inline void bulk_store(void* global, uint32_t shared, uint32_t bytes,
                        sim::Site site = sim::Site::here()) {

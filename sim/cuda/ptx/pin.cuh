@@ -1,4 +1,4 @@
-// Stands for src/cuda/ptx/pin.cuh: no compiler is to be held back here.
+// Stands for src/cuda/ptx/pin.cuh: the simulator need not constrain the compiler.
 #pragma once
 
 namespace flashcore::cuda::ptx {

@@ -30,7 +30,7 @@ constexpr sim::ProductOptions product_options(sim::ElementType type, int columns
           .a_is_mn_major = kMajorA == Major::mn};
 }
 
-// Of the widths that src/cuda/ptx has.
+// True for the widths that src/cuda/ptx supports.
 template <int kCount>
 inline constexpr bool kIsWidth = kCount == 8 || kCount == 12 || kCount == 16;
 

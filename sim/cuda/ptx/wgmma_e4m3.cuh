@@ -16,7 +16,7 @@ void wgmma_ss_e4m3(float (&d)[kCount][4], uint64_t a, uint64_t b, Accumulate acc
                    sim::Site site = sim::Site::here()) {
   sim::issue_product(d[0], nullptr, a, b, e4m3_options(8 * kCount, accumulate), site);
 }
-// Of the widths that src/cuda/ptx has.
+// True for the widths that src/cuda/ptx supports.
 template <int kCount>
 inline constexpr bool kIsByteWidth = kCount == 9 || kCount == 17;
 template <int kCount>

@@ -1,4 +1,4 @@
-// Division by numbers that the host knows, without the GPU's long way round.
+// Division by divisors known on the host, without the GPU's slow integer division.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ struct Divisor {
   }
 };
 
-// For d from 1 to 2^31 - 1.
+// Valid for d from 1 to 2^31 - 1.
 constexpr Divisor divisor(uint32_t d) {
   const auto shift = static_cast<uint32_t>(31 + std::bit_width(d - 1));
   return {static_cast<uint32_t>((uint64_t{1} << shift) / d + 1), shift};

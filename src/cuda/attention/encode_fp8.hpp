@@ -1,4 +1,4 @@
-// fp32 to fp8 by integers, for what a GPU has no conversion for: as flashcore::encode.
+// Converts fp32 to fp8 with integer operations, on GPUs without the conversion: same as flashcore::encode.
 #pragma once
 
 #include <bit>
@@ -12,14 +12,14 @@ struct Fp8Format {
 };
 inline constexpr Fp8Format kE4M3{3, 7, 0x7E}, kE5M2{2, 15, 0x7B};
 
-// Nearest, ties to even; past the largest number it saturates; a NaN is 0x7F.
+// Rounds to nearest, ties to even; saturates past the largest number; a NaN becomes 0x7F.
 template <Fp8Format kFormat>
 constexpr uint32_t fp8_of(float x) {
   constexpr int kShift = 23 - kFormat.mantissa_bits;
   constexpr uint32_t kHalf = (uint32_t{1} << (kShift - 1)) - 1;
   constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kFormat.bias) << 23;
   constexpr uint32_t kSmallestNormal = static_cast<uint32_t>(128 - kFormat.bias) << 23;
-  // Adding a power of two whose last place is the subnormals' lets the addition round.
+  // Adding a power of two whose last place is the subnormals' makes the addition round.
   constexpr uint32_t kMagic = static_cast<uint32_t>(127 + 24 - kFormat.bias - kFormat.mantissa_bits)
                               << 23;
   const auto raw = std::bit_cast<uint32_t>(x);

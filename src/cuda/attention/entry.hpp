@@ -1,7 +1,7 @@
-// Where a batch entry's rows are, how many count and where its diagonal is, whatever the lengths in
-// device memory say: all of them are clamped to the tensors.
+// A sequence's rows, the number in use, and its diagonal, for any
+// lengths in device memory: all of them are clamped to the tensors.
 //
-// constexpr: kernels and host tests use the same functions.
+// constexpr: shared by kernels and host tests.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace flashcore::cuda::attention {
 struct Entry {
   int q_row = 0, kv_row = 0;  // rows of query 0 and key 0 in packed tensors
   int len_q, len_kv;          // queries and keys in use
-  int rows_q;                 // rows of O and LSE that belong to the entry, at least len_q
+  int rows_q;                 // rows of O and LSE that belong to the sequence, at least len_q
   int64_t offset = 0;         // key - query on the diagonal
 };
 
@@ -26,7 +26,7 @@ constexpr int clamped(int32_t value, int low, int high) {
   return value < low ? low : value > high ? high : value;
 }
 
-// The rows of entry b in a packed tensor of `total` rows, at most `bound` of them.
+// Returns the rows of sequence b in a packed tensor of `total` rows, at most `bound` of them.
 constexpr PackedRows packed_rows(const EntryVector& cu_seqlens, int b, int total, int bound) {
   const int begin = clamped(cu_seqlens.at(b), 0, total);
   const int end = clamped(cu_seqlens.at(int64_t{b} + 1), begin, total);

@@ -1,4 +1,4 @@
-// What every forward kernel is told, whatever else its family adds. Strides are in elements.
+// The parameters common to all forward kernels. Strides are in elements.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct RowMatrix {
   int64_t batch, head, row;
 };
 
-// One int32 a batch entry; absent when data is null. Device memory: never trusted, always clamped.
+// One int32 per batch entry; absent if data is null. In device memory: never trusted, always clamped.
 struct EntryVector {
   const int32_t* data;
   int64_t step;
@@ -25,11 +25,11 @@ struct ForwardParams {
   RowMatrix q, k, v;
   void* o;
   int64_t o_batch, o_head, o_row;
-  float* lse;  // null when not wanted
+  float* lse;  // null: not requested
   int64_t lse_batch, lse_head, lse_row;
 
   int batch, heads_q, heads_kv;
-  int seqlen_q, seqlen_kv;  // bounds of every entry's lengths
+  int seqlen_q, seqlen_kv;  // upper bounds of every sequence's lengths
   int total_q, total_kv;    // rows of packed tensors
   int head_dim_qk, head_dim_v;
   EntryVector cu_seqlens_q, cu_seqlens_kv, seqlens_q, seqlens_kv, causal_offsets;

@@ -1,10 +1,10 @@
-// Where the keys of a batch entry lie in a cache: src/problem/key_places.hpp for kernels.
+// The location of a sequence's keys in a cache: src/problem/key_places.hpp for kernels.
 //
-//   rows of the entry's cache   | padding | key 0 | key 1 | ... | last key in use | free ... |
+//   rows of a sequence's cache  | padding | key 0 | key 1 | ... | last key in use | free ... |
 //   pages                       | page table[0] | page table[1] | ...
 //
-// Whatever lengths and tables say, nothing outside of K, V and the table is read: all numbers from
-// memory are clamped. constexpr: kernels and host tests use the same functions.
+// For any lengths and tables, nothing outside of K, V and the table is read: all
+// numbers from memory are clamped. constexpr: shared by kernels and host tests.
 #pragma once
 
 #include <algorithm>
@@ -16,26 +16,26 @@
 
 namespace flashcore::cuda::attention {
 
-// What a kernel is told besides ForwardParams. In pages, batch strides of K and V lead from page to
-// page.
+// Parameters in addition to ForwardParams. With pages,
+// batch strides of K and V lead from page to page.
 struct KvCacheParams {
-  const int32_t* pages;  // the page table, or the flat list; null: K and V in one piece
+  const int32_t* pages;  // the page table, or the flat list; null: contiguous K and V
   int64_t table_batch, table_page;
   bool flat;
   int table_pages;  // columns of the table, or elements of the flat list
   int num_pages, page_size;
   Divisor by_page_size;
   EntryVector indptr, last_page_len, leftpad;
-  int32_t* page_status;  // null when not wanted
+  int32_t* page_status;  // null: not requested
 };
 
 struct CachedEntry {
-  Entry entry;       // kv_row: the row of key 0, of the entry's cache or of packed K and V
-  int scale_row;     // the row of key 0 that scales count
-  int64_t in_table;  // of the entry's first page, an index into `pages`
+  Entry entry;       // kv_row: the row of key 0, in the sequence's cache or in packed K and V
+  int scale_row;     // the row of key 0, counted as for scales
+  int64_t in_table;  // index into `pages` of the sequence's first page
 };
 
-// The rows that the flat list gives entry b.
+// The rows of sequence b in the flat list.
 struct ListedRows {
   int first_page;
   int64_t rows;
@@ -49,8 +49,8 @@ constexpr ListedRows listed_rows(const KvCacheParams& c, int b) {
   return {begin, (int64_t{pages} - 1) * c.page_size + last};
 }
 
-// kPlain: the launch has neither packed tensors nor a flat list, padding on the left, or lengths and
-// offsets of queries; without the questions for these.
+// kPlain: the launch has no packed tensors, flat list, left padding,
+// or lengths and offsets of queries; omits the tests for these.
 template <bool kPlain = false>
 constexpr CachedEntry find_cached_entry(const ForwardParams& p, const KvCacheParams& c, int b) {
   CachedEntry found{};
@@ -90,14 +90,14 @@ constexpr CachedEntry find_cached_entry(const ForwardParams& p, const KvCachePar
   return found;
 }
 
-// Indices into K and V of a key's row, and the row that scales count. `off_the_table`: the page's
-// index was out of range, and another page is read.
+// Indices into K and V of a key's row, and the row counted as for scales.
+// `off_the_table`: the page's index was out of range, and another page is read.
 struct CachedKey {
   int lead, row, scale_row;
   bool off_the_table;
 };
 
-// Key `key`, 0 .. len_kv - 1, of entry b. load: *pointer, as the caller wants to read it.
+// Finds key `key`, 0 .. len_kv - 1, of sequence b. load: *pointer, with the caller's load instruction.
 template <class Load>
 constexpr CachedKey find_cached_key(const KvCacheParams& c, const CachedEntry& e, int b, int key,
                                     Load load) {

@@ -1,11 +1,11 @@
-// Which tiles of keys a group of queries visits, and which pairs of a visited tile count:
-// problem/visibility.hpp in 32 bits, for kernels, which work it out before they may start.
+// The KV tiles that a group of queries visits, and the visible pairs of a tile:
+// problem/visibility.hpp in 32 bits, for kernels, which compute it before they can start.
 //
 //   keys    | skipped | masked | mask-free ... mask-free | masked | skipped |
 //   tiles           begin   full_begin               full_end    end
 //
-// Kernels loop over [begin, end) and look at pairs only outside of [full_begin, full_end).
-// constexpr: kernels and host tests use the same functions.
+// Kernels loop over [begin, end) and test pairs only outside of
+// [full_begin, full_end). constexpr: shared by kernels and host tests.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace flashcore::cuda::attention {
 
-// Sequences are shorter than this, and a limit of the band that is further out is as good as none:
-// sums of a row, a limit and a tile stay inside 32 bits.
+// Sequences are shorter than this, and a larger limit of the band is
+// equivalent to none: sums of a row, a limit and a tile fit 32 bits.
 inline constexpr int kMostRows = 1 << 29;
 
 // A visible pair has key - query in [low, high] and key < len_kv.
@@ -26,7 +26,7 @@ struct BandLimits {
   constexpr bool open_left() const { return low <= -kMostRows; }
 };
 
-// `left` and `right` as in Band: negative without limit, otherwise at most 2^32 like `offset`.
+// `left` and `right` as in Band: negative if unlimited, otherwise at most 2^32, like `offset`.
 constexpr BandLimits band_limits(int64_t left, int64_t right, int64_t offset, int len_kv) {
   const int64_t low = left < 0 ? -kMostRows : offset - left;
   const int64_t high = right < 0 ? kMostRows : offset + right;
@@ -38,7 +38,7 @@ constexpr BandLimits band_limits(const Sequence& sequence, const Band& band) {
   return band_limits(band.left, band.right, sequence.offset, static_cast<int>(sequence.len_kv));
 }
 
-// In tiles of keys; full_begin == full_end == end when every tile needs the mask.
+// In KV tiles; full_begin == full_end == end if every tile needs the mask.
 struct TileRange {
   int begin = 0;
   int full_begin = 0;
@@ -50,7 +50,7 @@ struct TileRange {
   constexpr bool needs_mask(int tile) const { return tile < full_begin || tile >= full_end; }
 };
 
-// The tiles of block_kv keys that queries [first, last) visit; those from len_q on see nothing.
+// Returns the tiles of block_kv keys that queries [first, last) visit; those from len_q on see nothing.
 constexpr TileRange tile_range(const BandLimits& limits, int len_q, int first, int last,
                                int block_kv) {
   last = last < len_q ? last : len_q;
@@ -70,8 +70,8 @@ constexpr TileRange tile_range(const BandLimits& limits, int len_q, int first, i
   return range;
 }
 
-// Columns [begin, end) of a tile whose first key is `key`, that `query` sees; either may lie
-// outside of the tile.
+// Columns [begin, end) that `query` sees of a tile whose
+// first key is `key`; either may lie outside of the tile.
 struct ColumnRange {
   int begin, end;
 };

@@ -1,18 +1,18 @@
-// Up to which reference a tile's exponents are right.
+// The largest reference for which a tile's exponents are accurate.
 //
-// A tile's exponents are fma(score, scale, -reference), the reference being a row's largest score
-// times the scale, rounded. All exponents of a row are off by the same, half a unit in the
-// reference's last place at most, which divides out of O and is in the LSE as it should be. Past
-// some size it is no longer small, though: the largest weight of a row is then 2^64 or 2^-64, not
-// about 1, and the row overflows or vanishes.
+// A tile's exponents are fma(score, scale, -reference), where the reference is a row's
+// largest score times the scale, rounded. All exponents of a row have the same error, at most
+// half a unit in the reference's last place, which cancels in O and is correctly contained in
+// the LSE. Beyond some size, however, the error is no longer small: the largest weight of a
+// row is then 2^64 or 2^-64 instead of about 1, and the row overflows or vanishes.
 //
-// So a row with a larger reference is computed again, exactly: its largest score is subtracted
-// before anything is scaled.
+// Therefore a row with a larger reference is recomputed
+// exactly: its largest score is subtracted before scaling.
 #pragma once
 
 namespace flashcore::cuda::attention {
 
-// In units of log2: exponents are off by 1/2 at most.
+// In units of log2: the error of exponents is at most 1/2.
 inline constexpr float kLargestReference = 0x1p24F;
 
 }  // namespace flashcore::cuda::attention

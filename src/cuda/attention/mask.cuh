@@ -1,5 +1,5 @@
-// Removes what a row does not see of a tile of scores, by selection: what a removed score was, NaN
-// included, does not matter. Scores are Tensor Core accumulators: softmax.cuh has their layout.
+// Masks the part of a tile of scores that a row does not see, by selection: the value of a removed
+// score, even NaN, does not matter. Scores are Tensor Core accumulators: softmax.cuh has their layout.
 #pragma once
 
 #include "cuda/attention/kv_range.hpp"
@@ -7,15 +7,15 @@
 
 namespace flashcore::cuda::attention {
 
-// Which ends of what is seen may lie in the tile.
+// The ends of the visible range that may lie in the tile.
 enum class Ends { both, begin, end };
 
-// The column of element e of product n, counted from a lane's first, where keys are in order.
+// The column of element e of product n, relative to a lane's first, for keys in order.
 struct PlainColumns {
   constexpr int operator()(int n, int e) const { return 8 * n + e; }
 };
 
-// A lane's row of a slot, products kBegin to kEnd. seen: counted from the lane's first column.
+// Masks a lane's row of a slot, products kBegin to kEnd. seen: relative to the lane's first column.
 template <int kBegin, int kEnd, Ends kEnds = Ends::both, int kProducts,
           class ColumnOf = PlainColumns>
 __device__ __forceinline__ void mask_row(float (&s)[kProducts][4], int slot, ColumnRange seen,
@@ -32,7 +32,7 @@ __device__ __forceinline__ void mask_row(float (&s)[kProducts][4], int slot, Col
   }
 }
 
-// All of a lane's row of a slot.
+// Masks all products of a lane's row of a slot.
 template <Ends kEnds = Ends::both, int kProducts, class ColumnOf = PlainColumns>
 __device__ __forceinline__ void mask_row(float (&s)[kProducts][4], int slot, ColumnRange seen,
                                          ColumnOf column_of = {}) {

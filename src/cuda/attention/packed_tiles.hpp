@@ -1,10 +1,10 @@
-// Tiles of queries of a packed batch, without a launch for tiles that no entry has.
+// Query tiles of a packed batch, without launching tiles that no sequence has.
 //
-// Only the device knows where entries begin. But entry i, beginning at row r of the packed tensor,
-// can be given the slots from r / block_q + i on: up to those of the next entry they are always
-// enough for its tiles, and there are only total / block_q + batch of them.
+// Only the device knows where sequences begin. But sequence i, beginning at row r of the packed
+// tensor, can be given the slots from r / block_q + i on: up to those of the next sequence,
+// there are always enough for its tiles, and there are only total / block_q + batch slots.
 //
-//   block_q 4   rows    | entry 0: 6 | 1: 1 | 2: 5    |      12 rows, 3 entries: 3 + 3 slots
+//   block_q 4   rows    | seq. 0: 6  | 1: 1 | 2: 5    |      12 rows, 3 sequences: 3 + 3 slots
 //               slots   0   1        2      3    4  5         slot 5 is empty
 //               tiles   0.0 0.1      1.0    2.0  2.1 -
 #pragma once
@@ -21,8 +21,8 @@ constexpr int64_t first_slot(int64_t first_row, int64_t entry, int64_t block_q) 
   return first_row / block_q + entry;
 }
 
-// The last of entries 0 .. batch - 1 for which begins(i) <= place, where begins grows with i; entry 0
-// if there is none. batch is at least 1.
+// Returns the last of sequences 0 .. batch - 1 with begins(i) <= place,
+// or 0 if there is none. begins increases with i. batch is at least 1.
 template <class Begins>
 constexpr int last_entry(int64_t place, int batch, Begins begins) {
   int low = 0, high = batch;
@@ -35,12 +35,12 @@ constexpr int last_entry(int64_t place, int batch, Begins begins) {
 
 struct PackedTile {
   int entry;
-  int64_t tile;   // in the entry; it may have fewer
-  int64_t tiles;  // slots that the entry has
+  int64_t tile;   // in the sequence, which may have fewer
+  int64_t tiles;  // slots of the sequence
 };
 
-// first_row(i): where entry i begins, 0 .. batch, whatever is in memory; increasing where the
-// answer matters.
+// first_row(i): where sequence i begins, 0 .. batch, for any
+// contents of memory; it must increase for a meaningful result.
 template <class FirstRow>
 constexpr PackedTile find_packed_tile(int64_t slot, int batch, int block_q, FirstRow first_row) {
   const auto slot_of = [=](int entry) { return first_slot(first_row(entry), entry, block_q); };

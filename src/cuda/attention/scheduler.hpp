@@ -1,21 +1,21 @@
-// The order in which a launch takes its tiles of queries.
+// The order of a launch's query tiles.
 //
-// Plainly, the tiles of a head follow each other, so that blocks which run together share its keys.
-// Longest first, for causal masks, where a later tile of queries sees more keys and the last wave is
-// to be made of the shortest tiles:
+// By default, the tiles of a head are consecutive, so that blocks that run at the
+// same time share its keys. For causal masks, the order is longest first: a later
+// query tile sees more keys, and the last wave should consist of the shortest tiles:
 //
 //   section 0: (last query tile of heads 0..H'-1), (last but one of heads 0..H'-1), ...
-//   section 1: the same for the next H' heads, ...
+//   section 1: likewise for the next H' heads, ...
 //
-// A section is a run of heads whose keys and values stay in L2 together; one section of all heads
-// gives the strict longest-first order. constexpr: kernels and host tests use the same functions.
+// A section is a range of heads whose keys and values fit L2 together; a single section of all
+// heads gives the strict longest-first order. constexpr: shared by kernels and host tests.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::attention {
 
-// n / d, at once where that is 0, as it is for most of what a launch asks: a division takes long.
+// Returns n / d; 0 is found without a division, which is slow, and is the usual case in a launch.
 constexpr uint32_t quotient(uint32_t n, uint32_t d) { return n < d ? 0 : n / d; }
 
 struct TileOrder {
@@ -30,15 +30,15 @@ struct TileOrder {
 
   constexpr uint32_t size() const { return batch_heads * q_tiles; }
 
-  // What a number is divided by: the tiles of a head or of a section, the heads of a section.
+  // Names a divisor: the tiles of a head or of a section, the heads of a section.
   enum class By { tiles, section, heads };
 
-  // Tile number `index` of the order, 0 <= index < size().
+  // Returns tile number `index` of the order, 0 <= index < size().
   constexpr Place at(uint32_t index) const {
     return at(index, [](By, uint32_t n, uint32_t d) { return quotient(n, d); });
   }
 
-  // The same with `divide(by, n, d)` for n / d.
+  // Returns the tile with `divide(by, n, d)` for n / d.
   template <class Divide>
   constexpr Place at(uint32_t index, Divide divide) const {
     if (!longest_first) {
@@ -55,8 +55,8 @@ struct TileOrder {
   }
 };
 
-// How many heads make a section, at an entry's own number of keys: those whose keys and values
-// together are `section_rows` rows, with all query heads that read them.
+// Returns how many heads make a section for sequences of `keys` keys: those whose keys
+// and values are `section_rows` rows in total, with all query heads that read them.
 constexpr uint32_t section_heads(uint32_t section_rows, uint32_t keys, uint32_t group,
                                  uint32_t heads) {
   const uint64_t fit = uint64_t{section_rows / (keys > 0 ? keys : 1)} * group;

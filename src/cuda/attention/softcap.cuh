@@ -1,5 +1,5 @@
-// One score with its softcap, right for every cap: what kernels use where a main loop's polynomial
-// (softcap.hpp: near_cap) does not hold.
+// One softcapped score, accurate for every cap: used where a
+// main loop's polynomial (softcap.hpp: near_cap) is not valid.
 #pragma once
 
 #include "cuda/attention/softcap.hpp"

@@ -1,9 +1,9 @@
 // softcap * tanh(scale * score / softcap), in units of log2, for every cap and scale of fp32.
 //
-// tanh as 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, which is more than a score far below the
-// cap. There tanh(x) is x t(x^2), t a polynomial: off by 1e-7 of the score whatever the cap is, and
-// the identity where the cap is far away. Polynomials are interpolated at Chebyshev points.
-// constexpr: kernels (softcap.cuh) and host tests share it.
+// The error of tanh as 1 - 2 / (1 + e^2x) is 1e-7 of the cap, which is too much for a score
+// far below the cap. There, tanh(x) is x t(x^2) with a polynomial t: its error is 1e-7 of the
+// score for any cap, and it is the identity for distant caps. Polynomials are interpolated at
+// Chebyshev points. constexpr: shared by kernels (softcap.cuh) and host tests.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace flashcore::cuda::attention {
 
-// What a kernel is told. All are finite.
+// Parameters of a kernel. All are finite.
 struct SoftcapParams {
-  float rate;        // of a score: what tanh is taken of; negative where the scale is
-  float scale_log2;  // what scores far below the cap are multiplied by
-  float cap_log2;    // 0: there is no cap
+  float rate;        // tanh's argument per unit of score; negative if the scale is
+  float scale_log2;  // factor of scores far below the cap
+  float cap_log2;    // 0: no cap
 };
 
-// t for x up to kCapNear, to 1.4e-8 of its value.
+// Returns t for x up to kCapNear, with relative error 1.4e-8.
 inline constexpr float kCapNear = 0.5F;
 constexpr float tanh_ratio(float square) {
   constexpr float kTerms[] = {0.9999999867573895F, -0.33333067944422295F, 0.13324750504787197F,
@@ -33,14 +33,14 @@ namespace softcap {
 
 inline constexpr double kLargest = std::numeric_limits<float>::max();
 
-// The nearest number of fp32 that is finite.
+// Returns the nearest finite fp32 number.
 constexpr float finite(double x) {
   return static_cast<float>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
 }  // namespace softcap
 
-// softcap > 0. A cap past what fp32 holds in units of log2, 2.3e38, counts as that.
+// softcap > 0. A cap above fp32's range in units of log2, 2.3e38, is clamped to it.
 constexpr SoftcapParams softcap_params(double scale, double softcap) {
   const double cap = softcap * std::numbers::log2e > softcap::kLargest
                          ? softcap::kLargest / std::numbers::log2e
@@ -60,19 +60,19 @@ constexpr float capped_log2(float score, const SoftcapParams& p, Exp2 exp2, Reci
   return x <= kCapNear && x >= -kCapNear ? near : far;  // a NaN stays one
 }
 
-// The same without a special function, for main loops: a score times a polynomial in its square,
-// terms[0] + terms[1] * square + ..., good while the fourth powers of a lane's scores add up to at
-// most `fourth`.
+// An approximation without a special function, for main loops: a score
+// times a polynomial in its square, terms[0] + terms[1] * square + ...,
+// valid while the fourth powers of a lane's scores sum to at most `fourth`.
 struct NearCap {
   float terms[4];
   float score;   // the largest
-  float fourth;  // its fourth power; 0: the polynomial is not to be used
+  float fourth;  // its fourth power; 0: do not use the polynomial
 };
 
-// A cap of up to 100 is met by ordinary scores: x up to 0.7, off by 7e-6 of the score. Above it, x
-// up to 0.35, off by 4e-8: scores may be so large that an error of 7e-6 is a weight. Where powers
-// of the rate leave fp32, the identity, up to 3e-4. Past 512 the rounding of fp32 alone is a
-// weight: equal keys must take one formula, so the polynomial ends there.
+// Ordinary scores reach a cap of up to 100: x up to 0.7, with error 7e-6 of the score. Above it,
+// x up to 0.35, with error 4e-8: scores may be so large that an error of 7e-6 changes weights.
+// If powers of the rate leave fp32's range, the identity, up to 3e-4. Past 512, fp32's rounding
+// alone changes weights: equal keys must use one formula, so the polynomial ends there.
 constexpr NearCap near_cap(double scale, double softcap) {
   struct Range {
     double near, terms[4];
@@ -97,7 +97,7 @@ constexpr NearCap near_cap(double scale, double softcap) {
   const double by_cap = range.near / (rate < 0 ? -rate : rate);
   const double by_size = kLargestScore / (scale < 0 ? -scale : scale);
   const double near = by_size < by_cap ? by_size : by_cap;
-  // A score whose fourth power overflows is not near: infinity is more than the largest number.
+  // A score whose fourth power overflows is not near: infinity exceeds the largest number.
   line.score = softcap::finite(near);
   line.fourth = softcap::finite(near * near * near * near);
   return line;

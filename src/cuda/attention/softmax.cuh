@@ -1,5 +1,5 @@
-// Softmax on fp32 scores that never leave the registers of Tensor Core accumulators: the steps that
-// every kernel has. What exponents are taken against, and when it moves, is a kernel's own matter.
+// Softmax on fp32 scores in the registers of Tensor Core accumulators: the steps common to
+// all kernels. Each kernel decides which reference exponents have, and when to raise it.
 //
 // In m16n8 accumulators (tile/fragment.hpp) a row lies in the four lanes of a quad, and a lane owns
 // two rows, slot 0: g = lane / 4 and slot 1: g + 8. Element e of product n belongs to slot e / 2
@@ -25,7 +25,7 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffU, x, 2);
 }
 
-// A lane's largest score of a row, of the first kUsed products; 0: of all.
+// Returns a lane's largest score of a row, over the first kUsed products; 0: over all.
 template <int kUsed = 0, int kProducts>
 __device__ __forceinline__ float lane_max(const float (&s)[kProducts][4], int slot) {
   float largest = s[0][2 * slot];
@@ -36,19 +36,19 @@ __device__ __forceinline__ float lane_max(const float (&s)[kProducts][4], int sl
   return largest;
 }
 
-// A row's largest score in units of log2, with `headroom` on top. A finite score is never -inf,
-// which says that there is no key: it is at least fp32's lowest number, a large reference.
+// Returns a row's largest score in units of log2, plus `headroom`. For a finite score, the result
+// is never -inf, which would mean no key, but at least fp32's lowest number, a large reference.
 __device__ __forceinline__ float scaled_max(float most, float scale_log2, float headroom = 0) {
   const float scaled = fmaf(most, scale_log2, headroom);
   return scaled == kNoKey && most > kNoKey ? std::numeric_limits<float>::lowest() : scaled;
 }
 
-// What exponents are taken against: 0 while a row has seen no key, as -inf - -inf would be NaN.
+// The reference of exponents: 0 while a row has seen no key, as -inf - -inf would be NaN.
 __device__ __forceinline__ float finite_reference(float row_max) {
   return row_max == kNoKey ? 0.0F : row_max;
 }
 
-// to = 2^(s * scale - reference), of one product.
+// to = 2^(s * scale - reference), for one product.
 __device__ __forceinline__ void exponentiate(float (&to)[4], const float (&s)[4],
                                              const float (&reference)[2], float scale) {
 #pragma unroll
@@ -57,8 +57,8 @@ __device__ __forceinline__ void exponentiate(float (&to)[4], const float (&s)[4]
   }
 }
 
-// The same of products kBegin to kEnd, in place; total is this lane's sum of them in each slot. Sums
-// trail the exponentials by two products, the latency of the special functions.
+// s = 2^(s * scale - reference) for products kBegin to kEnd, in place; total: this lane's sums
+// per slot. Sums trail the exponentials by two products, the latency of the special functions.
 template <int kBegin, int kEnd, int kProducts>
 __device__ __forceinline__ void exponentiate(float (&s)[kProducts][4], const float (&reference)[2],
                                              float scale, float (&total)[2]) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void exponentiate(float (&s)[kProducts][4], const flo
   total[1] = even[1] + odd[1];
 }
 
-// The same of all products in fewer registers: each is added to the sums at once.
+// Exponentiates all products in fewer registers: each is added to the sums at once.
 template <int kProducts>
 __device__ __forceinline__ void exponentiate_at_once(float (&s)[kProducts][4],
                                                      const float (&reference)[2], float scale,
@@ -96,8 +96,8 @@ __device__ __forceinline__ void exponentiate_at_once(float (&s)[kProducts][4],
   }
 }
 
-// Registers kBegin to kEnd of P, counted over all its steps of 16 keys: accumulators of two products
-// are the left operand of a step of the next product.
+// Packs registers kBegin to kEnd of P, counted over all steps of 16 keys:
+// accumulators of two products are the left operand of a step of the next product.
 template <class Element, int kBegin, int kEnd, int kSteps>
 __device__ __forceinline__ void pack(uint32_t (&p)[kSteps][4], const float (&s)[2 * kSteps][4]) {
 #pragma unroll

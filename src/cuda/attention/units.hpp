@@ -1,6 +1,6 @@
 // Scores in units of log2, as kernels hold them: 2^x is one instruction, and e^x = 2^(x log2(e)).
 //
-// Hosts that work in double take std::numbers::log2e.
+// Host code in double uses std::numbers::log2e.
 #pragma once
 
 #include <limits>
@@ -10,8 +10,8 @@ namespace flashcore::cuda::attention {
 
 inline constexpr float kLog2E = std::numbers::log2e_v<float>, kLn2 = std::numbers::ln2_v<float>;
 
-// The score of a pair that is not seen, the maximum of a row before its first key, and the LSE of a
-// row without one.
+// The score of an invisible pair, the maximum of a row
+// before its first key, and the LSE of a row without one.
 inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 
 }  // namespace flashcore::cuda::attention

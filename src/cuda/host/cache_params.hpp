@@ -1,4 +1,4 @@
-// What kernels are told of caches: attention/kv_cache.hpp.
+// Sets the cache parameters of kernels: attention/kv_cache.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace flashcore::cuda::host {
 
-// Everything but the pointers.
+// Sets everything except the pointers.
 void set_cache_params(attention::KvCacheParams& cache, const ForwardProblem& p);
 
-// The pointers of a run; those of absent inputs are null.
+// Sets the pointers of a run; pointers of absent inputs are null.
 void bind_cache_params(attention::KvCacheParams& cache, const ForwardProblem& p,
                        const Arguments& args);
 
-// A divisor of numbers below 2^31; at least 1.
+// Returns a divisor for numbers below 2^31; at least 1.
 attention::Divisor divisor_of(int64_t d);
 
 }  // namespace flashcore::cuda::host

@@ -1,4 +1,4 @@
-// What decode kernels are told about a problem.
+// Sets the parameters of decode kernels from a problem.
 #pragma once
 
 #include "cuda/attention/decode/params.hpp"
@@ -7,14 +7,14 @@
 
 namespace flashcore::cuda::host {
 
-// Everything but the pointers.
+// Sets everything except the pointers.
 void set_decode_params(attention::decode::Params& params, const ForwardProblem& p,
                        bool batch_invariant);
 
-// A tree mask; its pointer comes with a run.
+// Returns a tree mask; its pointer is set per run.
 attention::decode::TreeBits tree_bits_of(const ForwardProblem& p);
 
-// The pointers of a run, and what follows from how they are aligned.
+// Sets the pointers of a run, and the members that depend on their alignment.
 void bind_decode_params(attention::decode::Params& params, const ForwardProblem& p,
                         const Arguments& args);
 

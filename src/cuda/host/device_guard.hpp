@@ -1,6 +1,6 @@
-// Makes a GPU the current one while it lives, and the one before it current again afterwards,
-// unless this thread had a GPU current only by default: one without a context, which making it
-// current would give it.
+// Makes a GPU current during its lifetime, and the previous GPU current
+// again afterwards, unless this thread's GPU was current only by default:
+// that GPU may have no context, and making it current would create one.
 #pragma once
 
 #include <cuda_runtime_api.h>

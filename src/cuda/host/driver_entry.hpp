@@ -7,8 +7,8 @@
 
 namespace flashcore::cuda::host {
 
-// One function, looked up at its first use. A look-up that failed is made again, so that a call
-// before the driver is ready does no lasting harm.
+// One function, looked up at its first use. A failed look-up is repeated,
+// so that a call before the driver is ready does no lasting harm.
 template <class Function>
 class DriverEntry {
  public:

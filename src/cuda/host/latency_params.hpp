@@ -1,4 +1,4 @@
-// What the latency kernels are told about a problem.
+// The parameters of latency kernels that describe a problem.
 #pragma once
 
 #include "cuda/attention/latency/params.hpp"
@@ -6,7 +6,7 @@
 
 namespace flashcore::cuda::host {
 
-// Everything but the pointers.
+// Sets everything except the pointers.
 attention::latency::Params latency_params(const ForwardProblem& p);
 
 }  // namespace flashcore::cuda::host

@@ -1,8 +1,8 @@
-// Remembers what a plan made of the pointers of its last few runs: tensor maps, say, which a run
-// with the same tensors needs again.
+// Caches what a plan derives from the pointers of its last few runs,
+// such as tensor maps, which a run with the same tensors needs again.
 //
-// Any number of threads may use one cache. What is remembered holds nothing alive: it is good as
-// long as it is made of the pointers' values alone.
+// Thread-safe. A cached value owns nothing: it must depend only on the values of the
+// pointers.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ template <class Made, std::size_t kPointers>
 class PointerCache {
  public:
   using Key = std::array<const void*, kPointers>;
-  static constexpr std::size_t kEntries = 8;  // layers that take turns with one plan
+  static constexpr std::size_t kEntries = 8;  // layers that use one plan alternately
 
-  // Sets `made` to what belongs to `key`: remembered, or else by make(made), whose error (anything
-  // that differs from `none`) is returned and not remembered.
+  // Sets `made` to the value for `key`: a cached one, or else the result of make(made),
+  // whose error (anything that differs from `none`) is returned and not cached.
   template <class Error, class Make>
   Error get(const Key& key, Made& made, const Make& make, Error none) {
     {
@@ -33,8 +33,8 @@ class PointerCache {
     const Error error = make(made);
     if (error != none) return error;
     const std::lock_guard<std::mutex> lock(mutex_);
-    // Another thread may have stored the same meanwhile: then it is there twice, which does no
-    // harm.
+    // Another thread may have stored the same key meanwhile: a duplicate is
+    // harmless.
     entries_[next_] = {key, made};
     next_ = (next_ + 1) % kEntries;
     used_ = used_ < kEntries ? used_ + 1 : kEntries;

@@ -1,7 +1,7 @@
 // Tensor maps for the tensor memory accelerator: shape, strides, box and swizzle of a global
 // tensor.
 //
-// The encoder lives in the driver and is looked up at run time, so nothing links against libcuda.
+// The encoder is a driver function, looked up at run time, so nothing links against libcuda.
 #pragma once
 
 #include <cuda.h>
@@ -21,15 +21,15 @@ struct TensorLayout {
 // in the order column, row, head, batch. box_columns * element bytes is the swizzle's width: 128 or
 // 64 bytes. Rows and columns outside the tensor are read as zero and not written.
 //
-// The base and every used stride must be multiples of 16 bytes and no extent may be 0; otherwise,
-// or when the driver has no encoder, an error is returned and `map` is not to be used.
+// The base and every used stride must be multiples of 16 bytes and no extent may be 0;
+// otherwise, or if the driver has no encoder, an error is returned and `map` must not be used.
 cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
                               const TensorLayout& layout, int box_rows, int box_columns);
 
-// The same with coordinates in the order column, row, panel, head, batch. whole: the columns are a
-// whole number of panels of `panel_columns`, a box has all of them, one after the other in shared
-// memory, and a column is one of its panel; otherwise a box is one panel wide, and the panel is 0.
-// For data that is read once: L2 is asked for no more than a line around it.
+// Encodes with coordinates in the order column, row, panel, head, batch. whole: the columns
+// are a whole number of panels of `panel_columns`, a box has all of them, contiguous in
+// shared memory, and columns count within a panel; otherwise a box is one panel wide, and
+// the panel is 0. For data that is read once: L2 fetches no more than a line.
 cudaError_t encode_panel_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
                              const TensorLayout& layout, int box_rows, int panel_columns,
                              bool whole);

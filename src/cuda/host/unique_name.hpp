@@ -1,12 +1,12 @@
-// Names of 64 bits for what a plan leaves in memory.
+// Unique 64-bit names for a plan's data in memory.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::host {
 
-// An even number that no other call in this process gets, with bits that memory which was used for
-// something else hardly has by chance.
+// Returns an even number that is unique in this process, with bits
+// that memory used for something else is unlikely to contain.
 uint64_t unique_name() noexcept;
 
 }  // namespace flashcore::cuda::host

@@ -1,13 +1,13 @@
-// Rung 00, unfused: the baseline that fusion has to beat. Three kernels, and the S x S matrix in
-// memory.
+// Rung 00, unfused: the baseline that fusion has to
+// beat. Three kernels, with the S x S matrix in memory.
 //
 //   scores_kernel   S = Q K^T                fp32, to the workspace   WMMA, 64 x 64 of S per block
-//   softmax_kernel  P = softmax(scale * S)   fp16, to the workspace   a warp per row
+//   softmax_kernel  P = softmax(scale * S)   fp16, to the workspace   one warp per row
 //   values_kernel   O = P V                  fp16                     WMMA, 64 rows of O per block
 //
-// Layout of the workspace: S, then P, each [batch * heads][rows][keys] with rows and keys rounded
-// up to 64, so that no tile of either needs a guard. Tiles of S and P wholly above the causal
-// diagonal are neither computed nor read.
+// Layout of the workspace: S, then P, each [batch * heads][rows][keys], with
+// rows and keys rounded up to 64, so that no tile of either needs a guard. Tiles
+// of S and P entirely above the causal diagonal are neither computed nor read.
 #include <mma.h>
 
 #include "cuda/ladder/rung_common.cuh"
@@ -49,7 +49,7 @@ struct ScoresShared {
   __half k[kBlock * kHeadDim];
 };
 
-// A block computes one 64 x 64 tile of S, a warp 16 rows of it.
+// A block computes one 64 x 64 tile of S, each warp 16 rows of it.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     scores_kernel(const __grid_constant__ RungParams params) {
@@ -96,8 +96,8 @@ __device__ float warp_reduce(float x, const Combine& combine) {
   return x;
 }
 
-// A warp a row, the padding rows included, which become zero. P is zero from the row's last visible
-// key to the end of the last tile that values_kernel reads.
+// One warp per row, including padding rows, which become zero. P is zero from the
+// row's last visible key to the end of the last tile that values_kernel reads.
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(const __grid_constant__ RungParams params) {
   const Matrices matrices = matrices_of(params);
@@ -137,7 +137,7 @@ struct ValuesShared {
   float output[kBlock * kHeadDim];
 };
 
-// A block computes 64 rows of O, a warp 16 of them.
+// A block computes 64 rows of O, each warp 16 of them.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     values_kernel(const __grid_constant__ RungParams params) {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
   };
 
   for (int kv_first = 0; kv_first < work.kv_end; kv_first += kBlock) {
-    __syncthreads();  // the tile before is no longer read
+    __syncthreads();  // the previous tile is no longer read
     load_tile<kThreads, kBlock, kHeadDim>(smem.v, work.head.v, params.v_stride.row, kv_first,
                                           work.kv_end);
     __syncthreads();

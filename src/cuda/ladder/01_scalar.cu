@@ -1,16 +1,16 @@
 // Rung 01, scalar: one fused kernel with a streaming softmax, every product by scalar arithmetic.
 //
-// Adds: the S x S matrix is gone. A block keeps 32 query rows and walks the keys 32 at a time; each
-// row carries its running maximum m and sum l, and what it has accumulated is rescaled when m
-// grows. This is the algorithm written down as plainly as it goes: the head dimension is a run-time
-// number, and everything that a thread does not use up at once lies in shared memory.
+// Adds: the S x S matrix is gone. A block keeps 32 query rows and walks the keys 32 at a
+// time; each row has a running maximum m and sum l, and the accumulated output is rescaled
+// when m grows. This is the algorithm in its plainest form: the head dimension is a run-time
+// number, and everything that a thread does not use up at once is in shared memory.
 //
 //   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
 //                            ^ barrier          ^ barrier              ^ barrier     barrier ^
 //
-// Layout: 8 warps. Scores: a warp owns 4 rows, a lane one key. Softmax: one thread a row. Output: a
-// warp owns 4 rows, a lane every 32nd column. Tiles lie plainly in shared memory, so 32 lanes that
-// read 32 keys at one depth hit one bank.
+// Layout: 8 warps. Scores: a warp owns 4 rows, a lane one key. Softmax: one thread per
+// row. Output: a warp owns 4 rows, a lane every 32nd column. Tiles in shared memory
+// are not swizzled, so 32 lanes that read 32 keys at one depth access the same bank.
 #include "cuda/ladder/rung_common.cuh"
 #include "cuda/ladder/rung_table.hpp"
 #include "cuda/ptx/exp2.cuh"
@@ -64,7 +64,7 @@ __device__ void compute_scores(const Shared& smem, int head_dim, int warp, int l
   }
 }
 
-// Streaming softmax of one row by one thread; its first `visible` keys take part.
+// Streaming softmax of one row by one thread, over its first `visible` keys.
 __device__ void softmax_row(const Shared& smem, int row, int visible, float scale_log2) {
   float* scores = smem.scores + row * kBlockKv;
   const float old_max = smem.row_max[row];
@@ -82,7 +82,7 @@ __device__ void softmax_row(const Shared& smem, int row, int visible, float scal
   smem.row_rescale[row] = rescale;
 }
 
-// O = O * rescale + P V for one row, of whose keys the first `visible` count.
+// O = O * rescale + P V for one row, over its first `visible` keys.
 __device__ void update_output_row(const Shared& smem, int head_dim, int row, int visible,
                                   int lane) {
   for (int column = lane; column < head_dim; column += kWarpSize) {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto visible = [&](int row) {
       return visible_in_tile(params, work, row, kv_first, kBlockKv);
     };
-    __syncthreads();  // the tile before is no longer read
+    __syncthreads();  // the previous tile is no longer read
     load_rows(smem.k, head.k, params.k_stride.row, kv_first, kBlockKv, work.kv_end, head_dim);
     load_rows(smem.v, head.v, params.v_stride.row, kv_first, kBlockKv, work.kv_end, head_dim);
     __syncthreads();
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 
-  __syncthreads();  // without any key tile: the row state is written by now
+  __syncthreads();  // without any key tile: the row state has been written
   for (int row = warp * kRowsPerWarp; row < (warp + 1) * kRowsPerWarp; ++row) {
     const int q_row = work.first_row + row;
     if (q_row >= params.seqlen_q) break;

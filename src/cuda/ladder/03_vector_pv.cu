@@ -1,14 +1,14 @@
 // Rung 03, vector_pv: P V still scalar, but two keys and two columns at a time.
 //
-// Adds: V is read as half2 (two columns per lane) and P as float2 (two keys), which halves the
-// shared memory instructions of P V.
+// Adds: V is read as half2 (two columns per lane) and P as float2
+// (two keys), which halves the shared-memory instructions of P V.
 //
 //   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
 //                            ^ barrier          ^ barrier              ^ barrier     barrier ^
 //
-// Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread a row.
-// Output: a warp owns 4 rows, a lane every 32nd pair of columns, in registers. Tiles lie plainly in
-// shared memory, so the 8 rows that a fragment load fetches at once lie in one bank group.
+// Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread per row.
+// Output: a warp owns 4 rows, a lane every 32nd pair of columns, in registers. Tiles in shared
+// memory are not swizzled, so the 8 rows that a fragment load reads at once lie in one bank group.
 #include <mma.h>
 
 #include "cuda/ladder/rung_common.cuh"
@@ -49,7 +49,7 @@ __device__ void compute_scores(Shared<kHeadDim>& smem, int warp) {
                           wmma::mem_row_major);
 }
 
-// Streaming softmax of one row by one thread; its first `visible` keys take part.
+// Streaming softmax of one row by one thread, over its first `visible` keys.
 template <int kHeadDim>
 __device__ void softmax_row(Shared<kHeadDim>& smem, int row, int visible, float scale_log2) {
   float* scores = smem.scores + row * kBlockKv;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
   const Head& head = work.head;
   const float scale_log2 = params.softmax_scale * kLog2E;
 
-  constexpr int kPairs = kHeadDim / (2 * kWarpSize);  // of output columns, a thread
+  constexpr int kPairs = kHeadDim / (2 * kWarpSize);  // of output columns, per thread
   float2 output[kRowsPerWarp][kPairs] = {};
   if (thread < kBlockQ) {
     smem.row_max[thread] = -std::numeric_limits<float>::infinity();
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
                                          params.seqlen_q);
 
   for (int kv_first = 0; kv_first < work.kv_end; kv_first += kBlockKv) {
-    __syncthreads();  // the tile before is no longer read
+    __syncthreads();  // the previous tile is no longer read
     load_tile<kThreads, kBlockKv, kHeadDim>(smem.k, head.k, params.k_stride.row, kv_first,
                                             work.kv_end);
     load_tile<kThreads, kBlockKv, kHeadDim>(smem.v, head.v, params.v_stride.row, kv_first,
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 
-  __syncthreads();  // without any key tile: the row state is written by now
+  __syncthreads();  // without any key tile: the row state has been written
   for (int i = 0; i < kRowsPerWarp; ++i) {
     const int row = warp * kRowsPerWarp + i, q_row = work.first_row + row;
     if (q_row >= params.seqlen_q) break;

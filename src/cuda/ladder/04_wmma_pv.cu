@@ -1,15 +1,15 @@
 // Rung 04, wmma_pv: both products on the Tensor Cores, by store -> softmax -> rebuild.
 //
-// Adds: P V on WMMA. P is written as half for it. O lives in accumulator fragments, whose layout is
-// not specified, so to rescale its rows a warp stores its fragment to a scratch tile of its own,
-// multiplies there, and loads it back.
+// Adds: P V on WMMA, for which P is written as half. O is in accumulator
+// fragments, whose layout is unspecified, so to rescale its rows a warp stores
+// its fragment to its own scratch tile, multiplies there, and loads it back.
 //
 //   per key tile:  load K, V | S = Q K^T, store | softmax, P | O: store, rescale, rebuild; O += P V
 //                            ^ barrier          ^ barrier    ^ barrier                    barrier ^
 //
-// Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread a row.
-// Output: warps in 2 x 4, each owns 16 rows and every fourth group of 16 columns. Tiles lie plainly
-// in shared memory, so the 8 rows that a fragment load fetches at once lie in one bank group.
+// Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread per row.
+// Output: 2 x 4 warps, each owns 16 rows and every fourth group of 16 columns. Tiles in shared
+// memory are not swizzled, so the 8 rows that a fragment load reads at once lie in one bank group.
 #include <mma.h>
 
 #include "cuda/ladder/rung_common.cuh"
@@ -24,7 +24,7 @@ namespace wmma = nvcuda::wmma;
 constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
+constexpr int kColumnWarps = 4;  // side by side over the output's columns
 constexpr int kMinBlocks = 3;    // per SM: at most 80 registers per thread
 
 using Accumulator = wmma::fragment<wmma::accumulator, kWmma, kWmma, kWmma, float>;
@@ -38,7 +38,7 @@ struct Shared {
   __half k[kBlockKv * kHeadDim], v[kBlockKv * kHeadDim];
   float scores[kBlockQ * kBlockKv];
   __half probabilities[kBlockQ * kBlockKv];
-  float scratch[kWarps][kWmma * kWmma];  // a warp's own, to reach the rows of a fragment
+  float scratch[kWarps][kWmma * kWmma];  // per warp, to access the rows of a fragment
   float row_max[kBlockQ], row_sum[kBlockQ], row_rescale[kBlockQ];
 };
 
@@ -60,8 +60,8 @@ __device__ void compute_scores(Shared<kHeadDim>& smem, int warp) {
                           wmma::mem_row_major);
 }
 
-// Streaming softmax of one row by one thread; its first `visible` keys take part, the others get an
-// exact zero.
+// Streaming softmax of one row by one thread, over its
+// first `visible` keys; the others get an exact zero.
 template <int kHeadDim>
 __device__ void softmax_row(Shared<kHeadDim>& smem, int row, int visible, float scale_log2) {
   const float* scores = smem.scores + row * kBlockKv;
@@ -82,8 +82,8 @@ __device__ void softmax_row(Shared<kHeadDim>& smem, int row, int visible, float 
   smem.row_rescale[row] = rescale;
 }
 
-// The same as the product of P and V below, for a tile of V with a NaN or Inf that only some rows
-// may see: a row stops after its own `visible(row)` keys.
+// The product of P and V below in scalar code, for a tile of V with a NaN or Inf
+// that only some rows may see: a row stops after its own `visible(row)` keys.
 template <int kHeadDim, class Visible>
 __device__ void add_by_scalar(const Shared<kHeadDim>& smem, float* scratch, int row, int column,
                               int lane, const Visible& visible) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const Head& head = work.head;
   const float scale_log2 = params.softmax_scale * kLog2E;
 
-  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, a warp
+  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, per warp
   const int output_row = warp / kColumnWarps * kWmma;
   const auto output_column = [&](int f) {
     return (f * kColumnWarps + warp % kColumnWarps) * kWmma;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     const auto visible = [&](int row) {
       return visible_in_tile(params, work, row, kv_first, kBlockKv);
     };
-    __syncthreads();  // the tile before is no longer read
+    __syncthreads();  // the previous tile is no longer read
     load_tile<kThreads, kBlockKv, kHeadDim>(smem.k, head.k, params.k_stride.row, kv_first,
                                             work.kv_end);
     load_tile<kThreads, kBlockKv, kHeadDim>(smem.v, head.v, params.v_stride.row, kv_first,
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
   }
 
-  __syncthreads();  // without any key tile: the row state is written by now
+  __syncthreads();  // without any key tile: the row state has been written
   for (int f = 0; f < kFragments; ++f) {
     float* scratch = smem.scratch[warp];
     wmma::store_matrix_sync(scratch, output[f], kWmma, wmma::mem_row_major);

@@ -1,15 +1,15 @@
 // Rung 05, warp_softmax: row maxima and sums by warp shuffles.
 //
-// Adds: a warp owns 4 rows of the softmax and a lane one key, instead of one thread a row: all 256
+// Adds: a warp owns 4 rows of the softmax and a lane one key, instead of one thread per row: all 256
 // threads work, neighbouring lanes read neighbouring scores, and the row state stays in registers.
 //
 //   per key tile:  load K, V | S = Q K^T, store | softmax, P | O: store, rescale, rebuild; O += P V
 //                            ^ barrier          ^ barrier    ^ barrier                    barrier ^
 //
-// Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: a warp owns 4
-// rows, a lane one key. Output: warps in 2 x 4, each owns 16 rows and every fourth group of 16
-// columns. Tiles lie plainly in shared memory, so the 8 rows that a fragment load fetches at once
-// lie in one bank group.
+// Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: a
+// warp owns 4 rows, a lane one key. Output: 2 x 4 warps, each owns 16 rows and
+// every fourth group of 16 columns. Tiles in shared memory are not swizzled,
+// so the 8 rows that a fragment load reads at once lie in one bank group.
 #include <mma.h>
 
 #include "cuda/ladder/rung_common.cuh"
@@ -24,8 +24,8 @@ namespace wmma = nvcuda::wmma;
 constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize, kRowsPerWarp = kBlockQ / kWarps;  // rows: of softmax
-constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
-// Blocks per SM: at most 80 registers per thread, which ptxas for sm_89 does not manage at 128.
+constexpr int kColumnWarps = 4;  // side by side over the output's columns
+// Blocks per SM: at most 80 registers per thread, which ptxas for sm_89 does not achieve at 128.
 template <int kHeadDim>
 constexpr int kMinBlocks = kHeadDim == 64 ? 3 : 2;
 
@@ -40,7 +40,7 @@ struct Shared {
   __half k[kBlockKv * kHeadDim], v[kBlockKv * kHeadDim];
   float scores[kBlockQ * kBlockKv];
   __half probabilities[kBlockQ * kBlockKv];
-  float scratch[kWarps][kWmma * kWmma];  // a warp's own, to reach the rows of a fragment
+  float scratch[kWarps][kWmma * kWmma];  // per warp, to access the rows of a fragment
   float row_sum[kBlockQ], row_rescale[kBlockQ];
 };
 
@@ -70,13 +70,13 @@ __device__ float warp_reduce(float x, const Combine& combine) {
   return x;
 }
 
-// What a row's softmax remembers between tiles; every lane of the row's warp holds a copy.
+// A row's softmax state between tiles; every lane of the row's warp holds a copy.
 struct RowState {
   float max = -std::numeric_limits<float>::infinity(), sum = 0;
 };
 
-// Streaming softmax of one row by one warp, a lane a key; the row's first `visible` keys take part,
-// the others get an exact zero.
+// Streaming softmax of one row by one warp, one lane per key, over
+// the row's first `visible` keys; the others get an exact zero.
 template <int kHeadDim>
 __device__ void softmax_row(Shared<kHeadDim>& smem, RowState& state, int row, int visible, int lane,
                             float scale_log2) {
@@ -95,8 +95,8 @@ __device__ void softmax_row(Shared<kHeadDim>& smem, RowState& state, int row, in
   if (lane == 0) smem.row_rescale[row] = rescale;
 }
 
-// The same as the product of P and V below, for a tile of V with a NaN or Inf that only some rows
-// may see: a row stops after its own `visible(row)` keys.
+// The product of P and V below in scalar code, for a tile of V with a NaN or Inf
+// that only some rows may see: a row stops after its own `visible(row)` keys.
 template <int kHeadDim, class Visible>
 __device__ void add_by_scalar(const Shared<kHeadDim>& smem, float* scratch, int row, int column,
                               int lane, const Visible& visible) {
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks<kHeadDim>)
   const Head& head = work.head;
   const float scale_log2 = params.softmax_scale * kLog2E;
 
-  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, a warp
+  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, per warp
   const int output_row = warp / kColumnWarps * kWmma;
   const auto output_column = [&](int f) {
     return (f * kColumnWarps + warp % kColumnWarps) * kWmma;
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks<kHeadDim>)
     const auto visible = [&](int row) {
       return visible_in_tile(params, work, row, kv_first, kBlockKv);
     };
-    __syncthreads();  // the tile before is no longer read
+    __syncthreads();  // the previous tile is no longer read
     load_tile<kThreads, kBlockKv, kHeadDim>(smem.k, head.k, params.k_stride.row, kv_first,
                                             work.kv_end);
     load_tile<kThreads, kBlockKv, kHeadDim>(smem.v, head.v, params.v_stride.row, kv_first,

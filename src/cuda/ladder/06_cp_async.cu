@@ -1,18 +1,18 @@
 // Rung 06, cp_async: K and V arrive by asynchronous 16-byte copies into a ring of 2 or 3 stages.
 //
-// Adds: the loads of later tiles are in flight while a tile is computed, pass no register, and one
-// barrier per tile goes. Tail rows are zero-filled by the copy itself.
+// Adds: the loads of later tiles are in flight while a tile is computed and bypass
+// registers, and one barrier per tile is gone. The copy itself zero-fills tail rows.
 //
 //   per key tile:  wait K, V | issue tile + stages - 1 | S = Q K^T, store | softmax, P | O += P V
 //                            ^ barrier                                    ^ barrier    ^ barrier
 //
-// Four configurations: 2 or 3 stages, copies issued by all 8 warps or by a ninth that does nothing
-// else.
+// Four configurations: 2 or 3 stages, with copies issued
+// by all 8 warps or by a ninth that does nothing else.
 //
-// Layout: as in rung 05. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: a warp owns 4
-// rows, a lane one key. Output: warps in 2 x 4, each owns 16 rows and every fourth group of 16
-// columns. Tiles lie plainly in shared memory, so the 8 rows that a fragment load fetches at once
-// lie in one bank group.
+// Layout: as in rung 05. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax:
+// a warp owns 4 rows, a lane one key. Output: 2 x 4 warps, each owns 16 rows and
+// every fourth group of 16 columns. Tiles in shared memory are not swizzled, so
+// the 8 rows that a fragment load reads at once lie in one bank group.
 #include <mma.h>
 
 #include "cuda/ladder/rung_common.cuh"
@@ -27,9 +27,9 @@ namespace wmma = nvcuda::wmma;
 
 constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8, kRowsPerWarp = kBlockQ / kWarps;
-constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
+constexpr int kColumnWarps = 4;  // side by side over the output's columns
 
-// The four ways to run the ring: `kProducerWarp` has a ninth warp issue all copies.
+// The four ways to run the ring: with `kProducerWarp`, a ninth warp issues all copies.
 template <bool kProducerWarp>
 constexpr int kThreads = (kWarps + (kProducerWarp ? 1 : 0)) * kWarpSize;
 
@@ -44,7 +44,7 @@ struct Shared {
   __half k[kStages][kBlockKv * kHeadDim], v[kStages][kBlockKv * kHeadDim];
   float scores[kBlockQ * kBlockKv];
   __half probabilities[kBlockQ * kBlockKv];
-  float scratch[kWarps][kWmma * kWmma];  // a warp's own, to reach the rows of a fragment
+  float scratch[kWarps][kWmma * kWmma];  // per warp, to access the rows of a fragment
   float row_sum[kBlockQ], row_rescale[kBlockQ];
 };
 
@@ -87,13 +87,13 @@ __device__ float warp_reduce(float x, const Combine& combine) {
   return x;
 }
 
-// What a row's softmax remembers between tiles; every lane of the row's warp holds a copy.
+// A row's softmax state between tiles; every lane of the row's warp holds a copy.
 struct RowState {
   float max = -std::numeric_limits<float>::infinity(), sum = 0;
 };
 
-// Streaming softmax of one row by one warp, a lane a key; the row's first `visible` keys take part,
-// the others get an exact zero.
+// Streaming softmax of one row by one warp, one lane per key, over
+// the row's first `visible` keys; the others get an exact zero.
 template <int kHeadDim, int kStages>
 __device__ void softmax_row(Shared<kHeadDim, kStages>& smem, RowState& state, int row, int visible,
                             int lane, float scale_log2) {
@@ -112,8 +112,8 @@ __device__ void softmax_row(Shared<kHeadDim, kStages>& smem, RowState& state, in
   if (lane == 0) smem.row_rescale[row] = rescale;
 }
 
-// The same as the product of P and V below, for a tile of V with a NaN or Inf that only some rows
-// may see: a row stops after its own `visible(row)` keys.
+// The product of P and V below in scalar code, for a tile of V with a NaN or Inf
+// that only some rows may see: a row stops after its own `visible(row)` keys.
 template <int kHeadDim, int kStages, class Visible>
 __device__ void add_by_scalar(const Shared<kHeadDim, kStages>& smem, int stage, float* scratch,
                               int row, int column, int lane, const Visible& visible) {
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
   const Head& head = work.head;
   const float scale_log2 = params.softmax_scale * kLog2E;
 
-  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, a warp
+  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, per warp
   const int output_row = warp / kColumnWarps * kWmma;
   const auto output_column = [&](int f) {
     return (f * kColumnWarps + warp % kColumnWarps) * kWmma;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows[kRowsPerWarp];
 
-  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
+  // One group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (!loads) return;
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
     }
     ptx::cp_async_commit();
   };
-  if (loads) {  // Q travels with the first tile
+  if (loads) {  // Q is loaded with the first tile
     copy_tile_async<kLoaders, kBlockQ, kHeadDim>(
         smem.q, head.q, params.q_stride.row, work.first_row, params.seqlen_q, thread % kLoaders);
   }
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
       return visible_in_tile(params, work, row, kv_first, kBlockKv);
     };
     ptx::cp_async_wait<kStages - 2>();
-    __syncthreads();  // this tile has landed, and the stage of the tile before is no longer read
+    __syncthreads();  // this tile has landed, and the previous tile's stage is no longer read
     load(tile + kStages - 1);
     const bool by_scalar =
         on_diagonal(params, work, kv_first, kBlockKv) &&
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
                     by_scalar, visible);
     }
   }
-  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way
+  ptx::cp_async_wait<0>();  // without any key tile, Q is still in flight
 
   for (int i = 0; computes && i < kRowsPerWarp; ++i) {
     const int row = warp * kRowsPerWarp + i, q_row = work.first_row + row;

@@ -1,15 +1,15 @@
-// Rung 07, xor_swizzle: a shared layout for Q, K and V that no access conflicts in.
+// Rung 07, xor_swizzle: a conflict-free shared layout for Q, K and V.
 //
-// Adds: chunk c of row r is stored at chunk c ^ (r % 8), so the 8 rows that a fragment load fetches
-// at once lie in 8 different bank groups instead of one. wmma::load_matrix_sync cannot read that
-// layout; ldmatrix can (swizzled_tile.cuh).
+// Adds: chunk c of row r is stored at chunk c ^ (r % 8), so the 8 rows that a
+// fragment load reads at once lie in 8 different bank groups instead of one.
+// wmma::load_matrix_sync cannot read that layout; ldmatrix can (swizzled_tile.cuh).
 //
 //   per key tile:  wait K, V | issue next tile | S = Q K^T, store | softmax, P | O += P V
 //                            ^ barrier                            ^ barrier    ^ barrier
 //
-// Layout: as in rung 06, with its ring of 2 stages filled by all warps. Scores: warps 0 to 3 own 16
-// rows x 16 keys each. Softmax: a warp owns 4 rows, a lane one key. Output: warps in 2 x 4, each
-// owns 16 rows and every fourth group of 16 columns.
+// Layout: as in rung 06, with its ring of 2 stages filled by all warps. Scores:
+// warps 0 to 3 own 16 rows x 16 keys each. Softmax: a warp owns 4 rows, a lane one
+// key. Output: 2 x 4 warps, each owns 16 rows and every fourth group of 16 columns.
 #include <mma.h>
 
 #include "cuda/ladder/rung_common.cuh"
@@ -25,7 +25,7 @@ namespace wmma = nvcuda::wmma;
 
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8, kRowsPerWarp = kBlockQ / kWarps;
 constexpr int kThreads = kWarps * kWarpSize, kStages = 2;
-constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
+constexpr int kColumnWarps = 4;  // side by side over the output's columns
 
 template <int kHeadDim>
 struct Shared {
@@ -33,7 +33,7 @@ struct Shared {
   __half k[kStages][kBlockKv * kHeadDim], v[kStages][kBlockKv * kHeadDim];
   float scores[kBlockQ * kBlockKv];
   __half probabilities[kBlockQ * kBlockKv];
-  float scratch[kWarps][kWmma * kWmma];  // a warp's own, to reach the rows of a fragment
+  float scratch[kWarps][kWmma * kWmma];  // per warp, to access the rows of a fragment
   float row_sum[kBlockQ], row_rescale[kBlockQ];
 };
 
@@ -63,13 +63,13 @@ __device__ float warp_reduce(float x, const Combine& combine) {
   return x;
 }
 
-// What a row's softmax remembers between tiles; every lane of the row's warp holds a copy.
+// A row's softmax state between tiles; every lane of the row's warp holds a copy.
 struct RowState {
   float max = -std::numeric_limits<float>::infinity(), sum = 0;
 };
 
-// Streaming softmax of one row by one warp, a lane a key; the row's first `visible` keys take part,
-// the others get an exact zero.
+// Streaming softmax of one row by one warp, one lane per key, over
+// the row's first `visible` keys; the others get an exact zero.
 template <int kHeadDim>
 __device__ void softmax_row(Shared<kHeadDim>& smem, RowState& state, int row, int visible, int lane,
                             float scale_log2) {
@@ -88,8 +88,8 @@ __device__ void softmax_row(Shared<kHeadDim>& smem, RowState& state, int row, in
   if (lane == 0) smem.row_rescale[row] = rescale;
 }
 
-// The same as the product of P and V below, for a tile of V with a NaN or Inf that only some rows
-// may see: a row stops after its own `visible(row)` keys.
+// The product of P and V below in scalar code, for a tile of V with a NaN or Inf
+// that only some rows may see: a row stops after its own `visible(row)` keys.
 template <int kHeadDim, class Visible>
 __device__ void add_by_scalar(const Shared<kHeadDim>& smem, int stage, float* scratch, int row,
                               int column, int lane, const Visible& visible) {
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
   const Head& head = work.head;
   const float scale_log2 = params.softmax_scale * kLog2E;
 
-  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, a warp
+  constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, per warp
   const int output_row = warp / kColumnWarps * kWmma;
   const auto output_column = [&](int f) {
     return (f * kColumnWarps + warp % kColumnWarps) * kWmma;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows[kRowsPerWarp];
 
-  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
+  // One group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (tile < tiles) {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
     }
     ptx::cp_async_commit();
   };
-  // Q travels with the first tile.
+  // Q is loaded with the first tile.
   copy_tile_async<kThreads, kBlockQ, kHeadDim>(smem.q, head.q, params.q_stride.row, work.first_row,
                                                params.seqlen_q, thread);
   for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
       return visible_in_tile(params, work, row, kv_first, kBlockKv);
     };
     ptx::cp_async_wait<kStages - 2>();
-    __syncthreads();  // this tile has landed, and the stage of the tile before is no longer read
+    __syncthreads();  // this tile has landed, and the previous tile's stage is no longer read
     load(tile + kStages - 1);
     const bool by_scalar =
         on_diagonal(params, work, kv_first, kBlockKv) &&
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
                     by_scalar, visible);
     }
   }
-  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way
+  ptx::cp_async_wait<0>();  // without any key tile, Q is still in flight
 
   for (int i = 0; i < kRowsPerWarp; ++i) {
     const int row = warp * kRowsPerWarp + i, q_row = work.first_row + row;

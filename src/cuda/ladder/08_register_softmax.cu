@@ -1,9 +1,9 @@
-// Rung 08, register_softmax: the score buffer is gone; softmax on the accumulator fragments.
+// Rung 08, register_softmax: the score buffer is gone; the softmax runs on the accumulator fragments.
 //
-// Adds: tile/wmma_fragment.hpp says which row and key each (lane, register) of an accumulator
-// holds, so a warp that owns 16 whole rows masks, reduces and rescales in registers: a row lies in
-// four lanes. Only P passes through shared memory, as half, in a strip of the warp's own. No
-// barrier but that of the ring remains. The map is verified on the device before first use
+// Adds: tile/wmma_fragment.hpp defines the row and key of each (lane, register) of an
+// accumulator, so a warp that owns 16 whole rows masks, reduces and rescales in registers: a row
+// lies in four lanes. Only P passes through shared memory, as half, in the warp's own strip. The
+// only remaining barrier is the ring's. The map is verified on the device before first use
 // (wmma_probe.hpp).
 //
 //   per key tile:  wait K, V | issue next tile | S = Q K^T | softmax | P: store, load | O += P V
@@ -24,19 +24,19 @@ constexpr int kBlockKv = 32, kWarps = 2, kBlockQ = kWarps * kWmma;
 constexpr int kThreads = kWarps * kWarpSize, kStages = 2;
 constexpr int kMinBlocks = 8;  // per SM: at most 128 registers per thread
 constexpr int kKeyFragments = kBlockKv / kWmma;
-constexpr int kStripBytes = 2 * kBlockKv;  // a row of P
+constexpr int kStripBytes = 2 * kBlockKv;  // one row of P
 
 template <int kHeadDim>
 struct Shared {
   alignas(256) __half q[kBlockQ * kHeadDim];
   __half k[kStages][kBlockKv * kHeadDim], v[kStages][kBlockKv * kHeadDim];
-  __half probabilities[kWarps][kWmma * kBlockKv];  // a warp's own
-  float scratch[kWarps][kWmma * kWmma];            // the same
+  __half probabilities[kWarps][kWmma * kBlockKv];  // per warp
+  float scratch[kWarps][kWmma * kWmma];            // per warp
   float row_inverse[kBlockQ];
 };
 
-// A lane's share of two rows, by accumulator row slot. The maximum is the row's, the sum the
-// lane's.
+// A lane's state of its two rows, by accumulator row
+// slot. The maximum is the row's, the sum the lane's.
 struct RowState {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
@@ -52,7 +52,7 @@ __device__ void for_each_register(const Visit& visit) {
   }
 }
 
-// Combines over the four lanes that hold a row.
+// Reduces over the four lanes that hold a row.
 template <class Combine>
 __device__ float row_reduce(float x, const Combine& combine) {
   x = combine(x, __shfl_xor_sync(0xffffffffU, x, 1));
@@ -144,8 +144,8 @@ __device__ void accumulate_output(const Shared<kHeadDim>& smem, int stage, const
   }
 }
 
-// The same by scalar code, for a tile of V with a NaN or Inf that only some rows may see: row r of
-// the warp stops after its own `visible(r)` keys.
+// O += P V in scalar code, for a tile of V with a NaN or Inf that only some
+// rows may see: row r of the warp stops after its own `visible(r)` keys.
 template <int kHeadDim, class Visible>
 __device__ void accumulate_by_scalar(const __half* values, const __half* strip, float* scratch,
                                      int lane, const Visible& visible,
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows;
 
-  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
+  // One group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (tile < tiles) {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
     ptx::cp_async_commit();
   };
-  // Q travels with the first tile.
+  // Q is loaded with the first tile.
   copy_tile_async<kThreads, kBlockQ, kHeadDim>(smem.q, head.q, params.q_stride.row, work.first_row,
                                                params.seqlen_q, thread);
   for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (int tile = 0; tile < tiles; ++tile) {
     const int stage = tile % kStages, kv_first = tile * kBlockKv;
     ptx::cp_async_wait<kStages - 2>();
-    __syncthreads();  // this tile has landed, and the stage of the tile before is no longer read
+    __syncthreads();  // this tile has landed, and the previous tile's stage is no longer read
     load(tile + kStages - 1);
 
     Accumulator scores[kKeyFragments];
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
       accumulate_output(smem, stage, strip, lane, output);
     }
   }
-  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way
+  ptx::cp_async_wait<0>();  // without any key tile, Q is still in flight
 
   float inverse[2];
 #pragma unroll
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
   }
 
-  // O goes through shared memory as floats, to be normalised and stored element by element.
+  // O goes through shared memory as floats, where it is normalised and stored element by element.
   if (lane % 4 == 0) {
     smem.row_inverse[lane_row] = inverse[0];
     smem.row_inverse[lane_row + 8] = inverse[1];

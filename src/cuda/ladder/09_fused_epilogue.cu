@@ -1,9 +1,9 @@
-// Rung 09, fused_epilogue: O is normalised in the accumulators and leaves by 16-byte stores.
+// Rung 09, fused_epilogue: O is normalised in the accumulators and stored in 16-byte chunks.
 //
-// Adds: the fragment map again, now for the output. A lane divides its two rows by their sums in
-// registers, packs pairs of halves into the shared rows of Q that its own warp has finished with,
-// and the warp stores whole 16-byte chunks. Before, O passed through shared memory as floats and
-// left two bytes at a time.
+// Adds: the fragment map is also used for the output. A lane divides its two rows by
+// their sums in registers and packs pairs of halves into the shared rows of Q that
+// its own warp has finished with, and the warp stores whole 16-byte chunks. Before,
+// O passed through shared memory as floats and was stored two bytes at a time.
 //
 //   per key tile:  wait K, V | issue next tile | S = Q K^T | softmax | P: store, load | O += P V
 //                            ^ barrier           `---------- one warp, 16 rows, no barrier ------'
@@ -25,18 +25,18 @@ constexpr int kBlockKv = 32, kWarps = 2, kBlockQ = kWarps * kWmma;
 constexpr int kThreads = kWarps * kWarpSize, kStages = 2;
 constexpr int kMinBlocks = 8;  // per SM: at most 128 registers per thread
 constexpr int kKeyFragments = kBlockKv / kWmma;
-constexpr int kStripBytes = 2 * kBlockKv;  // a row of P
+constexpr int kStripBytes = 2 * kBlockKv;  // one row of P
 
 template <int kHeadDim>
 struct Shared {
   alignas(256) __half q[kBlockQ * kHeadDim];
   __half k[kStages][kBlockKv * kHeadDim], v[kStages][kBlockKv * kHeadDim];
-  __half probabilities[kWarps][kWmma * kBlockKv];  // a warp's own
-  float scratch[kWarps][kWmma * kWmma];            // the same
+  __half probabilities[kWarps][kWmma * kBlockKv];  // per warp
+  float scratch[kWarps][kWmma * kWmma];            // per warp
 };
 
-// A lane's share of two rows, by accumulator row slot. The maximum is the row's, the sum the
-// lane's.
+// A lane's state of its two rows, by accumulator row
+// slot. The maximum is the row's, the sum the lane's.
 struct RowState {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
@@ -52,7 +52,7 @@ __device__ void for_each_register(const Visit& visit) {
   }
 }
 
-// Combines over the four lanes that hold a row.
+// Reduces over the four lanes that hold a row.
 template <class Combine>
 __device__ float row_reduce(float x, const Combine& combine) {
   x = combine(x, __shfl_xor_sync(0xffffffffU, x, 1));
@@ -145,8 +145,8 @@ __device__ void accumulate_output(const Shared<kHeadDim>& smem, int stage, const
   }
 }
 
-// The same by scalar code, for a tile of V with a NaN or Inf that only some rows may see: row r of
-// the warp stops after its own `visible(r)` keys.
+// O += P V in scalar code, for a tile of V with a NaN or Inf that only some
+// rows may see: row r of the warp stops after its own `visible(r)` keys.
 template <int kHeadDim, class Visible>
 __device__ void accumulate_by_scalar(const __half* values, const __half* strip, float* scratch,
                                      int lane, const Visible& visible,
@@ -170,8 +170,8 @@ __device__ void accumulate_by_scalar(const __half* values, const __half* strip, 
   }
 }
 
-// Normalises the warp's 16 rows in registers and stores them in 16-byte chunks, by way of 16 shared
-// rows that no other warp touches.
+// Normalises the warp's 16 rows in registers and stores them in
+// 16-byte chunks, through 16 shared rows that no other warp uses.
 template <int kHeadDim>
 __device__ void store_output(__half* rows, const Accumulator (&output)[kHeadDim / kWmma],
                              const float (&inverse)[2], int lane, __half* o, int64_t row_stride,
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows;
 
-  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
+  // One group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (tile < tiles) {
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
     ptx::cp_async_commit();
   };
-  // Q travels with the first tile.
+  // Q is loaded with the first tile.
   copy_tile_async<kThreads, kBlockQ, kHeadDim>(smem.q, head.q, params.q_stride.row, work.first_row,
                                                params.seqlen_q, thread);
   for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (int tile = 0; tile < tiles; ++tile) {
     const int stage = tile % kStages, kv_first = tile * kBlockKv;
     ptx::cp_async_wait<kStages - 2>();
-    __syncthreads();  // this tile has landed, and the stage of the tile before is no longer read
+    __syncthreads();  // this tile has landed, and the previous tile's stage is no longer read
     load(tile + kStages - 1);
 
     Accumulator scores[kKeyFragments];
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
       accumulate_output(smem, stage, strip, lane, output);
     }
   }
-  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way, and its rows are reused
+  ptx::cp_async_wait<0>();  // without any key tile, Q is still in flight, and its rows are reused
   __syncthreads();
 
   float inverse[2];

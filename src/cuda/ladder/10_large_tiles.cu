@@ -1,11 +1,11 @@
 // Rung 10, large_tiles: 64 or 128 query rows per block, 64 keys per tile.
 //
-// Adds: more warps share every K and V tile (a 32-row block reads all keys from L2 for 32 rows, a
-// 128-row block for 128), and a tile has twice the keys, so that waits, reductions and rescales
-// come half as often. A tile wholly inside the sequence is copied without bounds tests. At head
-// dimension 64 Q stays in registers. A warp skips tiles that none of its rows may see. At head
-// dimension 128 the output alone takes 64 registers, which leaves room for 32 keys per tile. Both
-// block heights are entries of the table; 64 rows is the rung's own.
+// Adds: more warps share every K and V tile (a 32-row block reads all keys from L2 for 32
+// rows, a 128-row block for 128), and a tile has twice the keys, so that waits, reductions and
+// rescales happen half as often. A tile entirely inside the sequence is copied without bounds
+// tests. At head dimension 64, Q stays in registers. A warp skips tiles that none of its rows
+// may see. At head dimension 128, the output alone takes 64 registers, which leaves room for
+// 32 keys per tile. Both block heights are entries of the table; 64 rows is the rung's own.
 //
 //   per key tile:  wait K, V | issue next tile | S = Q K^T | softmax | P: store, load | O += P V
 //                            ^ barrier           `---------- one warp, 16 rows, no barrier ------'
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads<kBlockQ>, 512 / kThreads<kBlockQ>)
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
 
-  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
+  // One group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kKeys);
   const auto load = [&](int tile) {
     if (tile < tiles) {
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads<kBlockQ>, 512 / kThreads<kBlockQ>)
     }
     ptx::cp_async_commit();
   };
-  // Q travels with the first tile.
+  // Q is loaded with the first tile.
   copy_tile_fast_async<kThreads<kBlockQ>, kBlockQ, kHeadDim>(
       smem.q, head.q, params.q_stride.row, work.first_row, params.seqlen_q, thread);
   for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
@@ -73,14 +73,14 @@ __global__ void __launch_bounds__(kThreads<kBlockQ>, 512 / kThreads<kBlockQ>)
 
   for (int tile = 0; tile < tiles; ++tile) {
     ptx::cp_async_wait<kStages - 2>();
-    __syncthreads();  // this tile has landed, and the stage of the tile before is no longer read
+    __syncthreads();  // this tile has landed, and the previous tile's stage is no longer read
     load(tile + kStages - 1);
     if (tile == 0) rows.load_queries();
     if (tile < warp_tiles) {
       rows.step(params, smem.k[tile % kStages], smem.v[tile % kStages], tile * kKeys, work.kv_end);
     }
   }
-  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way, and its rows are reused
+  ptx::cp_async_wait<0>();  // without any key tile, Q is still in flight, and its rows are reused
   __syncthreads();
   rows.store(params, head);
 }

@@ -1,17 +1,17 @@
 // Rung 11, warp_specialized: one producer warp loads, the others compute; blocks are persistent.
 //
-// Adds: no barrier of the whole block. The producer runs ahead as far as the ring lets it, over the
-// end of one query tile into the next; a copy announces itself on an mbarrier when it has landed,
-// and a consumer warp that has finished with a stage arrives on another. Blocks stay and take query
-// tiles from attention/scheduler.hpp, longest first.
+// Adds: there is no barrier of the whole block. The producer runs ahead as far as the ring
+// allows, past the end of one query tile into the next; a copy arrives on an mbarrier when
+// it has landed, and a consumer warp that has finished with a stage arrives on another.
+// Blocks are persistent and take query tiles from attention/scheduler.hpp, longest first.
 //
 //   producer   | K0 V0, Q | K1 V1 | wait empty 0 | K2 V2 | ... | K0 V0 of the next query tile ...
 //                   \ full 0  \ full 1      ^
 //   consumers       | step 0  | step 1 -----/ empty 0  | ...    | store O | empty Q | step 0 ...
 //
-// Layout: 1 producer warp and 4 consumer warps of 16 query rows each (warp_rows.cuh). Q, K, V, P
-// and O swizzled. Barriers: full and empty for each stage and for Q. Every lane arrives for itself:
-// on full when its copies have landed, on empty when its reads are done.
+// Layout: 1 producer warp and 4 consumer warps of 16 query rows each (warp_rows.cuh). Q, K,
+// V, P and O swizzled. Barriers: full and empty for each stage and for Q. Every lane arrives
+// separately: on full when its copies have landed, on empty when its reads are done.
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/ladder/rung_common.cuh"
 #include "cuda/ladder/rung_table.hpp"
@@ -32,7 +32,7 @@ constexpr int kBlockKv = kHeadDim == 64 ? 64 : 32;
 template <int kHeadDim>
 using Rows = WarpRows<kHeadDim, kBlockKv<kHeadDim>>;
 
-// A pair of barriers around one buffer, and which round of it a thread is in.
+// A pair of barriers around one buffer, and a thread's current round of it.
 struct Handover {
   uint64_t full, empty;
 };
@@ -46,8 +46,8 @@ struct Shared {
   Handover queries, stages[kStages];
 };
 
-// The n-th use of a buffer: its round fills phase n of `full` and waits for phase n - 1 of `empty`;
-// before round 0 that passes at once.
+// The n-th use of a buffer: its round fills phase n of `full` and waits
+// for phase n - 1 of `empty`, which in round 0 has completed already.
 __device__ void wait_full(const Handover& buffer, int use) {
   ptx::mbarrier_wait(ptx::shared_address(&buffer.full), use & 1);
 }
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   }
 }
 
-// As many blocks as fit on the device at once, no more than there are tiles.
+// As many blocks as fit on the device at once, but no more than there are tiles.
 template <int kHeadDim>
 cudaError_t launch_persistent(const RungParams& params, cudaStream_t stream) {
   using Storage = Shared<kHeadDim>;

@@ -1,20 +1,20 @@
-// Rung 12, mma_sync: WMMA is gone. Fragments come by ldmatrix, products are mma.sync m16n8k16, and
-// P turns from accumulator into operand inside its registers.
+// Rung 12, mma_sync: WMMA is gone. Fragments are loaded by ldmatrix, products are
+// mma.sync m16n8k16, and P is converted from accumulator to operand in registers.
 //
-// A block walks the keys 64 at a time, left to right, so that the tiles a mask cuts come last:
+// A block walks the keys 64 at a time, left to right, so that masked tiles come last:
 //
 //   tile j  : | wait K, V | S = Q K^T | (mask) | softmax | O += P V | next kStepKeys keys ... |
 //   tile j+1:             | copy K, V ------------------------------------------------------->
 //
-// Each warp owns 16 query rows and holds Q, O and a step's S as fragments: a row lies in one quad,
-// and the packed scores are the next product's A operand. At head_dim 64 a step is the whole tile;
-// at 128, O (64 registers) and Q (32) leave S 16 keys. Both fit 128 registers, hence 16 warps an
-// SM. Softmax is lazy (quad_rows.cuh): no shuffles and no rescaling while the maximum
-// stays about where it was, which is what makes a step of 16 keys affordable.
+// Each warp owns 16 query rows and holds Q, O and a step's S as fragments: a row lies in
+// one quad, and the packed scores are the next product's A operand. At head_dim 64, a step
+// is the whole tile; at 128, O (64 registers) and Q (32) leave S 16 keys. Both fit 128
+// registers, hence 16 warps per SM. The softmax is lazy (quad_rows.cuh): no shuffles and
+// no rescaling while the maximum hardly changes, which makes a step of 16 keys affordable.
 //
-// Shared memory: Q, and two stages of K and V, all SmemTiles. The warp's own rows of Q become the
-// staging buffer of its rows of O. What bounds the kernel is shared memory: a K or V fragment of
-// 512 bytes, 4 cycles of an SM, feeds two products of 6 cycles of a quarter SM.
+// Shared memory: Q, and two stages of K and V, all SmemTiles. A warp's own rows of Q become
+// the staging buffer of its rows of O. Shared memory is the bottleneck: a K or V fragment
+// of 512 bytes, 4 cycles of an SM, feeds two products of 6 cycles on a quarter of an SM.
 #include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
@@ -55,7 +55,7 @@ __device__ __forceinline__ uint32_t tile_row_bytes(int rows) {
   return static_cast<uint32_t>(rows * C::KvTile::kPanelRowBytes);
 }
 
-// Read again where they are used, rather than kept across the main loop.
+// Read again for each use, rather than kept across the main loop.
 __device__ __forceinline__ int lane_index() { return ptx::thread_index() % kWarpSize; }
 __device__ __forceinline__ int warp_row() { return ptx::thread_index() / kWarpSize * kWarpRows; }
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void compute_scores(float (&s)[C::kStepKeys / 8][4],
   }
 }
 
-// O += P V. Two neighbouring accumulators of P, packed, are the A operand of 16 keys.
+// O += P V. Two neighbouring accumulators of P, packed, are the A operand for 16 keys.
 template <class C>
 __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4],
                                                   const float (&p)[C::kStepKeys / 8][4],
@@ -125,8 +125,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     ptx::cp_async_commit();
   };
 
-  // Where this lane's ldmatrix rows start: K as B with its keys as columns, V as B transposed, and
-  // Q as A, which has the rows of V's 16 from the warp's first row on.
+  // The start of this lane's ldmatrix rows: K as B with its keys as columns, V as B
+  // transposed, and Q as A, with the same rows as V's 16, from the warp's first row on.
   const uint32_t k_lane = C::KvTile::chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t v_lane = C::KvTile::chunk_offset(lane % 16, lane / 16);
   const uint32_t q_lane =

@@ -1,16 +1,16 @@
 // Rung 13, fp8_stage_c: Q, K and V are e4m3 with a scale per (batch, head); tiles are dequantised
 // to half in shared memory and multiplied by WMMA.
 //
-// Half the bytes come from memory, the products are those of the fp16 rungs. The scales never touch
-// the data: those of Q and K join the softmax scale, that of V joins the final normalisation.
+// Half the bytes are read from memory; the products are those of the fp16 rungs. The scales are never
+// applied to the data: Q's and K's are merged into the softmax scale, V's into the final normalisation.
 //
 //   tile j  : | wait | raw K, V -> half | S = Q K^T | softmax in registers | P to shared | O += P V
 //   tile j+1:                           | copy raw K, V ------------------------------------------>
 //
 // A block owns 64 query rows, a warp 16. A thread dequantises the pieces that it copied itself, so
-// the raw tiles need one stage only and no barrier of their own. Softmax runs on the accumulator
+// the raw tiles need only one stage and no barrier of their own. The softmax runs on the accumulator
 // fragments, each of which is two m16n8 accumulators (tile/wmma_fragment.hpp). Half tiles have rows
-// padded by 16 bytes, which spreads eight rows over all banks and keeps them plain enough for WMMA.
+// padded by 16 bytes, which spreads eight rows over all banks in a layout that WMMA can read.
 #include <mma.h>
 
 #include "cuda/ladder/quad_rows.cuh"
@@ -45,14 +45,14 @@ struct Config {
   static constexpr int kProbabilityHalves = kBlockKv + 8;
 
   struct Shared {
-    alignas(128) __half q[kBlockQ * kRowHalves];  // the end: staging of O
+    alignas(128) __half q[kBlockQ * kRowHalves];  // at the end: staging of O
     __half k[kBlockKv * kRowHalves], v[kBlockKv * kRowHalves];
     __half p[kWarps][kWarpRows * kProbabilityHalves];
     alignas(kPieceBytes) unsigned char raw_k[kBlockKv * kHeadDim], raw_v[kBlockKv * kHeadDim];
   };
   static_assert(sizeof(Shared) <= 64 * 1024);
 
-  // Where the staged rows of O lie.
+  // The offset of the staged rows of O.
   static constexpr int offset(int row, int column) { return (row * kRowHalves + column) * 2; }
 };
 
@@ -84,8 +84,8 @@ __device__ __forceinline__ void copy_raw(unsigned char* raw, const unsigned char
   }
 }
 
-// The thread's own pieces of a raw tile as halves. With kGuard, NaN becomes 0; returns whether any
-// was.
+// Converts the thread's own pieces of a raw tile to halves. With kGuard,
+// NaN becomes 0, and the function returns whether there was any.
 template <class C, bool kGuard>
 __device__ __forceinline__ bool dequantize_own(__half* tile, unsigned char* raw, int thread) {
   constexpr int kPieces = C::kHeadDim / kPieceBytes;
@@ -101,7 +101,7 @@ __device__ __forceinline__ bool dequantize_own(__half* tile, unsigned char* raw,
   return found;
 }
 
-// Q's rows of this block as halves, signs flipped on demand; rows past the end are zero.
+// Loads Q's rows of this block as halves, with signs flipped on demand; rows past the end are zero.
 template <class C>
 __device__ __forceinline__ void load_queries(__half* q, const unsigned char* rows,
                                              int64_t row_stride, int rows_left, bool flip,
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
   for (auto& fragment : o) wmma::fill_fragment(fragment, 0.0F);
   QuadRows rows;
-  bool repair = false;  // NaN was taken out of a tile that the mask cuts
+  bool repair = false;  // NaN was removed from a masked tile
 
   if (tiles.count > 0) {
     copy_kv(0);

@@ -1,5 +1,5 @@
-// Rung 14, fp8_native: the e4m3 inputs of rung 13 go into the Tensor Core as they are, by mma.sync
-// m16n8k32 (sm_89 and later); P becomes e4m3 as well.
+// Rung 14, fp8_native: the e4m3 inputs of rung 13 enter the Tensor Core
+// directly, by mma.sync m16n8k32 (sm_89 and later); P also becomes e4m3.
 //
 //   tile j  : | wait K, V | S = Q K^T | (mask) | softmax | T = P V | O = O * r + T |
 //   tile j+1:             | copy K, V --------------------------------------------->
@@ -7,17 +7,17 @@
 // sm_90 has no such instruction: there the compiler unpacks to half and multiplies twice, so Hopper
 // runs this rung correctly but gains nothing from it.
 //
-// Two things make P V work without moving P between lanes or storing V transposed. The accumulators
-// of S, packed four to a register, are an A operand whose k-slots hold the keys in another order
-// (tile/fragment.hpp, fp8_key_of_slot). And ldmatrix.trans, which moves 16-bit pairs, gives a lane
-// two neighbouring dimensions of two keys: picking bytes from two such registers yields exactly the
-// keys of that order, once for the even dimensions and once for the odd. O's columns come out
-// interleaved.
+// Two facts make P V work without moving P between lanes or storing V transposed. The
+// accumulators of S, packed four to a register, are an A operand whose k-slots hold the
+// keys in another order (tile/fragment.hpp, fp8_key_of_slot). And ldmatrix.trans, which
+// moves 16-bit pairs, gives a lane two neighbouring dimensions of two keys: selecting
+// bytes from two such registers yields exactly the keys of that order, once for the
+// even dimensions and once for the odd ones. O's columns are therefore interleaved.
 //
-// Precision. P is scaled by 2^8, so that e4m3's range reaches down to 2^-17 of the maximum. The
-// Tensor Core keeps about 13 bits between partial sums, so each tile's P V starts from zero and is
-// added to O in fp32, which at the same time rescales O. In tiles that a mask cuts a row may have
-// only a few keys, whose rounding errors no averaging hides: there P is the sum of two e4m3 terms.
+// Precision. P is scaled by 2^8, so that e4m3's range reaches down to 2^-17 of the maximum.
+// The Tensor Core keeps about 13 bits between partial sums, so each tile's P V starts from
+// zero and is added to O in fp32, which also rescales O. In masked tiles, a row may have only
+// a few keys, whose rounding errors do not average out: there, P is the sum of two e4m3 terms.
 #include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
@@ -58,7 +58,7 @@ struct Config {
   };
 };
 
-// Read again where they are used, rather than kept across the main loop.
+// Read again for each use, rather than kept across the main loop.
 [[maybe_unused]] __device__ __forceinline__ int lane_index() {
   return ptx::thread_index() % kWarpSize;
 }
@@ -66,7 +66,7 @@ struct Config {
   return ptx::thread_index() / kWarpSize * kWarpRows;
 }
 
-// Where this lane's ldmatrix rows of Q as A start.
+// The start of this lane's ldmatrix rows of Q as A.
 template <class C>
 __device__ __forceinline__ uint32_t query_address(const unsigned char* q) {
   return ptx::shared_address(q) +
@@ -113,7 +113,7 @@ __device__ __forceinline__ void pack_operand(uint32_t (&p)[kProducts / 4][4],
   }
 }
 
-// s -= P: what the first term of P has rounded away.
+// s -= P: leaves the rounding error of P's first term.
 template <int kProducts>
 __device__ __forceinline__ void subtract_operand(float (&s)[kProducts][4],
                                                  const uint32_t (&p)[kProducts / 4][4]) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ void subtract_operand(float (&s)[kProducts][4],
   }
 }
 
-// O = O * rescale + P V, P being p[0] or the sum of both.
+// O = O * rescale + P V, where P is p[0] or the sum of both.
 template <class C>
 __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4],
                                                   const uint32_t (&p)[2][C::kBlockKv / 32][4],
@@ -161,7 +161,7 @@ __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4]
         o[2 * d16 + parity][e] = fmaf(o[2 * d16 + parity][e], rescale[e / 2], product[e]);
       }
     }
-    // At head_dim 128 no register is left to hold the next fragments early.
+    // At head_dim 128, this keeps the next fragments from being loaded early: no register is left.
     if constexpr (C::kHeadDim == 128) __syncwarp();
   }
 }
@@ -205,7 +205,7 @@ __device__ __forceinline__ void attend(const RungParams& params) {
       __syncthreads();
     }
   }
-  // Where this lane's ldmatrix rows start: K as B with its keys as columns, V as B transposed.
+  // The start of this lane's ldmatrix rows: K as B with its keys as columns, V as B transposed.
   const uint32_t k_lane = C::KvTile::chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t v_lane = C::KvTile::chunk_offset(lane, 0);
   for (int tile = 0; tile < work.tiles.count; ++tile) {

@@ -1,12 +1,12 @@
-// Rung 15, wgmma_tma: Hopper's own instructions. One warp loads whole tiles by TMA, one warpgroup
-// multiplies straight out of shared memory by wgmma, and mbarriers carry tiles between them.
+// Rung 15, wgmma_tma: Hopper's own instructions. One warp loads whole tiles by TMA, one
+// warpgroup multiplies directly from shared memory by wgmma, and mbarriers synchronise them.
 //
 //   producer  Q, K0, V0, K1, V1, ...  each into the next slot of one ring, when the slot is empty
 //   consumer  | S = Q K^T | free K | (mask) softmax, O *= r, pack P | O += P V | free V | next tile
 //
-// A block owns 64 query rows and takes 128 keys at a time. Products of one warpgroup wait for its
-// softmax and the other way round; two blocks on an SM fill each other's gaps, which is why 160
-// threads of up to 200 registers are used rather than a split by setmaxnreg.
+// A block owns 64 query rows and processes 128 keys at a time. The products of one warpgroup
+// wait for its softmax and vice versa; two blocks per SM fill each other's gaps. Therefore
+// the kernel uses 160 threads of up to 200 registers rather than a split by setmaxnreg.
 //
 // Q and K are K-major operands, V is MN-major, all in tiles of 128-byte panels as TMA's 128-byte
 // swizzle writes them (tile/smem_tile.hpp, tile/descriptor.hpp). P is the A operand from registers.
@@ -32,19 +32,19 @@ namespace {
 constexpr int kBlockQ = 64, kBlockKv = 128;
 constexpr int kConsumerThreads = 128;  // warps 0 to 3, one warpgroup
 [[maybe_unused]] constexpr int kConsumerWarps = kConsumerThreads / kWarpSize;
-constexpr int kThreads = kConsumerThreads + kWarpSize;  // and the producer, warp 4
+constexpr int kThreads = kConsumerThreads + kWarpSize;  // plus the producer, warp 4
 [[maybe_unused]] constexpr int kConsumerBarrier = 1;
 
 template <int kHeadDim_>
 struct Config {
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr int kBlocksPerSm = kHeadDim == 64 ? 3 : 2;
-  static constexpr int kSlots = kHeadDim == 64 ? 4 : 3;  // what those blocks have room for
+  static constexpr int kSlots = kHeadDim == 64 ? 4 : 3;  // as many as those blocks have room for
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
   using KvTile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
 
   struct Shared {
-    alignas(tile::kTileAlignment) unsigned char q[QTile::kBytes];  // the end: staging of O
+    alignas(tile::kTileAlignment) unsigned char q[QTile::kBytes];  // at the end: staging of O
     unsigned char slot[kSlots][KvTile::kBytes];
     uint64_t q_full, full[kSlots], empty[kSlots];
   };
@@ -54,7 +54,7 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-// A place in the ring: slot and the parity of its current round.
+// A ring position: slot and the parity of its current round.
 template <int kSlots>
 struct RingPosition {
   int slot = 0;
@@ -66,7 +66,7 @@ struct RingPosition {
   }
 };
 
-// All panels of a tile whose first row is `row`.
+// Copies all panels of a tile whose first row is `row`.
 template <class Tile>
 __device__ __forceinline__ void load_tile(const unsigned char* shared, const CUtensorMap& map,
                                           uint64_t& full, const TilePlace& place, int row) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_tile(const unsigned char* shared, const CUt
   }
 }
 
-// The producer: one lane.
+// The producer: called by one lane.
 template <class C>
 __device__ __forceinline__ void produce(typename C::Shared& smem, const Maps& maps,
                                         const TilePlace& place, int tiles) {
@@ -142,7 +142,7 @@ __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4]
   }
 }
 
-// The consumer: the whole warpgroup.
+// The consumer: called by the whole warpgroup.
 template <class C>
 __device__ __forceinline__ void consume(const RungParams& params, typename C::Shared& smem,
                                         const TilePlace& place, const KeyTiles& tiles, int thread) {
@@ -150,7 +150,7 @@ __device__ __forceinline__ void consume(const RungParams& params, typename C::Sh
   const float scale_log2 = positive_scale_log2(params);
   float o[C::kHeadDim / 8][4] = {};
   QuadRows rows;
-  bool repair = false;  // NaN or Inf was taken out of a tile that the mask cuts
+  bool repair = false;  // NaN or Inf was removed from a masked tile
 
   if (tiles.count > 0) {
     ptx::mbarrier_wait(ptx::shared_address(&smem.q_full), 0);
@@ -194,7 +194,7 @@ __device__ __forceinline__ void consume(const RungParams& params, typename C::Sh
   }
 
   Finish finish;
-  // The barrier also says that all four warps are done with Q, which becomes the staging tile.
+  // The barrier also ensures that all four warps are done with Q, which becomes the staging tile.
   if (ptx::named_barrier_or(kConsumerBarrier, kConsumerThreads, repair)) {
     finish.repair_from = tiles.whole * kBlockKv;
   }
@@ -242,7 +242,7 @@ cudaError_t launch_config(const RungParams& params, cudaStream_t stream) {
                                    C::KvTile::kPanelColumns);
   };
   const int64_t blocks = query_tiles(params, kBlockQ);
-  if (blocks > 0 && params.seqlen_kv > 0) {  // without keys no block looks at the maps
+  if (blocks > 0 && params.seqlen_kv > 0) {  // without keys, no block uses the maps
     cudaError_t error = encode(maps.q, params.q, params.q_stride, params.seqlen_q, kBlockQ);
     if (error != cudaSuccess) return error;
     error = encode(maps.k, params.k, params.k_stride, params.seqlen_kv, kBlockKv);

@@ -1,4 +1,4 @@
-// The rungs of the ladder as rows of the table of kernels, under their own names ("04_wmma_pv").
+// The rungs of the ladder as rows of the kernel table, under their own names ("04_wmma_pv").
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::ladder {
 
-// Best first: the highest rung leads. Only a few are chosen without being asked for.
+// Best first: the highest rung leads. Only a few are chosen automatically.
 std::vector<Kernel> kernels();
 
 }  // namespace flashcore::cuda::ladder

@@ -1,5 +1,5 @@
-// Online softmax of the rungs whose rows live in quads (12 to 15): attention/softmax.cuh has the
-// steps and who owns which score.
+// Online softmax of the rungs whose rows are held in quads (12 to
+// 15): attention/softmax.cuh has the steps and the layout of scores.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace flashcore::cuda::ladder {
 
-// A lane's two rows: the maximum so far in units of log2, and this lane's part of the sum of
-// exponentials relative to it.
+// The state of a lane's two rows: the maximum so far in units of log2,
+// and this lane's part of the sum of exponentials relative to it.
 struct QuadRows {
   float max[2] = {attention::kNoKey, attention::kNoKey};
   float sum[2] = {0, 0};
 };
 
-// Removes the columns at or past visible[slot] from each row.
+// Masks the columns at or past visible[slot] in each row.
 template <int kProducts>
 __device__ __forceinline__ void mask_columns(float (&s)[kProducts][4], int lane,
                                              const int (&visible)[2]) {
@@ -26,11 +26,11 @@ __device__ __forceinline__ void mask_columns(float (&s)[kProducts][4], int lane,
   }
 }
 
-// One step over a tile of raw scores: s becomes 2^(s * scale_log2 - max + kShift), the sums follow,
-// and rescale[slot] is the factor for everything accumulated before. scale_log2 is not negative.
+// One step over a tile of raw scores: s becomes 2^(s * scale_log2 - max + kShift), the sums are updated,
+// and rescale[slot] is the factor for all accumulated results. scale_log2 must not be negative.
 //
-// A row that has seen no key keeps max = -inf, its exponents being taken against 0; a NaN score
-// makes its row's sum NaN. The factor for such a first tile is 2^-inf = 0.
+// A row that has seen no key keeps max = -inf, with exponents relative to 0; a NaN
+// score makes its row's sum NaN. The factor for a row's first tile is 2^-inf = 0.
 template <int kShift = 0, int kProducts>
 __device__ __forceinline__ void online_softmax(float (&s)[kProducts][4], QuadRows& rows,
                                                float (&rescale)[2], float scale_log2) {
@@ -48,11 +48,11 @@ __device__ __forceinline__ void online_softmax(float (&s)[kProducts][4], QuadRow
   attention::exponentiate_at_once(s, reference, scale_log2, rows.sum);
 }
 
-// The same with a reference that may lag behind the maximum: it moves, and o and the sums are
-// rescaled, only when a score in one of the warp's rows passes it by more than 2^kSlack.
-// Exponentials then reach 2^kSlack, well inside fp16; neither they nor the sums lose precision.
-// After the first few tiles of a row that hardly ever happens, and a tile costs neither shuffles
-// nor the rescaling. All lanes of the warp call this.
+// The softmax with a reference that may lag behind the maximum: it is raised, and o and
+// the sums are rescaled, only if a score in one of the warp's rows exceeds it by more
+// than kSlack (log2). Exponentials are then at most 2^kSlack, well within fp16; neither
+// they nor the sums lose precision. After a row's first few tiles this rarely happens,
+// and a tile needs neither shuffles nor rescaling. All lanes of the warp call this.
 inline constexpr float kSlack = 8;
 
 template <int kProducts, int kOutputs>
@@ -78,8 +78,8 @@ __device__ __forceinline__ void lazy_softmax(float (&s)[kProducts][4], float (&o
   attention::exponentiate_at_once(s, reference, scale_log2, rows.sum);
 }
 
-// Q -> -Q for this thread's share of a shared tile: a negative softmax scale is so made positive,
-// which the maximum of raw scores needs.
+// Q -> -Q for this thread's share of a shared tile: this makes a negative
+// softmax scale positive, as the maximum of raw scores requires.
 inline constexpr uint32_t kHalfSigns = 0x80008000U, kE4m3Signs = 0x80808080U;
 template <uint32_t kSigns>
 __device__ inline void flip_signs(void* tile, int bytes, int thread, int threads) {

@@ -1,6 +1,6 @@
-// Quantises fp16 to e4m3: one kernel finds the scales, one block a (batch, head); one converts.
+// Quantises fp16 to e4m3: one kernel finds the scales, with one block per (batch, head); one converts.
 //
-// A maximum does not depend on the order it is taken in, so the result is the same every time.
+// A maximum does not depend on the order of comparisons, so the result is deterministic.
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
@@ -19,7 +19,7 @@ constexpr int kScaleThreads = 1024, kConvertThreads = 256;
 constexpr int kPieceHalves = 8;  // 16 bytes
 constexpr float kLargestE4m3 = 448.0F;
 
-// Piece `piece` of (batch, head) number `batch_head`, pieces running along rows.
+// Piece `piece` of (batch, head) number `batch_head`, with pieces numbered along rows.
 __device__ const uint4& input_piece(const QuantizeParams& params, int64_t batch_head,
                                     int64_t piece) {
   const int row_pieces = params.head_dim / kPieceHalves;

@@ -1,7 +1,7 @@
-// fp16 -> e4m3 with one scale per (batch, head): how inputs of the fp8 rungs are made.
+// fp16 -> e4m3 with one scale per (batch, head): creates the inputs of the fp8 rungs.
 //
-//   scale = amax / 448, or 1 where amax is 0; amax is the largest |x| of the (batch, head), NaN
-//   aside value = e4m3(x / scale), rounded to nearest even, saturating; NaN stays NaN
+//   scale = amax / 448, or 1 if amax is 0; amax is the largest |x| of the (batch, head), ignoring NaN
+//   value = e4m3(x / scale), rounded to nearest even, saturating; NaN stays NaN
 //
 // Both divisions are in fp32, so a host computation gives the same bits.
 #pragma once

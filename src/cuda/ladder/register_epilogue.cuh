@@ -1,5 +1,5 @@
-// The last step of the rungs whose rows live in quads (12 to 15): normalise O, and store it and the
-// LSE.
+// The last step of the rungs whose rows are held in quads
+// (12 to 15): normalises O, and stores it and the LSE.
 //
 // A warp writes its 16 rows to a staging tile in shared memory and reads them back, 16 bytes per
 // lane, so that global stores are whole rows.
@@ -15,19 +15,19 @@
 
 namespace flashcore::cuda::ladder {
 
-// How two neighbouring outputs lie in the accumulators o[n][e] of a lane with t = lane % 4.
+// The order of two neighbouring outputs in the accumulators o[n][e] of a lane with t = lane % 4.
 enum class Columns {
   natural,     // o[n][e]: column 8n + 2t + e
-  interleaved  // o[2m][e], o[2m + 1][e]: columns 16m + 4t + 2e and one more (14_fp8_native)
+  interleaved  // o[2m][e], o[2m + 1][e]: columns 16m + 4t + 2e and + 1 (14_fp8_native)
 };
 
 struct Finish {
   float factor = 1;           // of every output: the scale of V
-  float lse_shift = 0;        // log2 of the factor that the exponentials carry
-  int repair_from = INT_MAX;  // keys from here on were cleared of NaN and Inf (value_guard)
+  float lse_shift = 0;        // log2 of the factor in the exponentials
+  int repair_from = INT_MAX;  // NaN and Inf were removed from keys from here on (value_guard)
 };
 
-// Staging::offset(row, column) is the byte offset of a half; the 16-byte chunks of a row are whole.
+// Staging::offset(row, column) is the byte offset of a half; 16-byte chunks of a row are contiguous.
 template <class Staging, class Values, Columns kColumns = Columns::natural, int kProducts>
 __device__ __forceinline__ void store_rows(const RungParams& params, const TilePlace& place,
                                            unsigned char* staging, int warp_row, int lane,

@@ -1,5 +1,5 @@
-// What every rung needs and none teaches: which tile a block works on, where its data lies, which
-// keys a row may see, 16-byte tile copies with zero-filled tails, and the checked launch.
+// Shared by all rungs, and taught by none: a block's tile, the location of its data, the keys
+// that a row may see, 16-byte tile copies with zero-filled tails, and the checked launch.
 //
 // A block owns one tile of query rows of one (batch, head). All of B, H and the query tiles share
 // gridDim.x, which reaches 2^31 - 1; addresses are 64-bit.
@@ -27,14 +27,14 @@ using attention::finite_reference, attention::kLn2, attention::kLog2E;
 
 constexpr int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
-// How many keys, counted from key 0, query `row` may see.
+// Returns the number of keys, counted from key 0, that query `row` may see.
 constexpr int visible_keys(const RungParams& params, int row) {
   if (!params.causal) return params.seqlen_kv;
   const int64_t keys = params.causal_offset + row + 1;  // the launch has clamped the offset
   return static_cast<int>(keys < 0 ? 0 : (keys < params.seqlen_kv ? keys : params.seqlen_kv));
 }
 
-// The data of one (batch, head). `lse` is null when it is not wanted.
+// The data of one (batch, head). `lse` is null if it is not requested.
 struct Head {
   const __half *q, *k, *v;
   __half* o;
@@ -72,7 +72,7 @@ __device__ inline QueryTileWork query_tile_work(const RungParams& params, int bl
                          block_q);
 }
 
-// How many of the `block_kv` keys from `kv_first` on row `row` of the tile may see.
+// Returns how many of the `block_kv` keys from `kv_first` on row `row` of the tile may see.
 __device__ inline int visible_in_tile(const RungParams& params, const QueryTileWork& work, int row,
                                       int kv_first, int block_kv) {
   return min(max(visible_keys(params, work.first_row + row) - kv_first, 0), block_kv);
@@ -104,26 +104,26 @@ __device__ void load_tile(__half* tile, const __half* matrix, int64_t row_stride
 
 // --- values that only some rows of a tile may see ---
 //
-// A tensor-core product multiplies every probability of a tile by every value, and 0 * NaN is NaN.
-// Under a causal mask a NaN or Inf in V would so reach rows that may not see it. Tiles on the
-// diagonal are therefore scanned, and one that holds such a value is multiplied by scalar code,
-// which stops at each row's last visible key.
+// A Tensor Core product multiplies every probability of a tile by every value, and 0
+// * NaN is NaN. Under a causal mask, a NaN or Inf in V would therefore reach rows
+// that may not see it. Tiles on the diagonal are scanned, and a tile that holds such
+// a value is multiplied by scalar code, which stops at each row's last visible key.
 
-// Whether any of the 8 halves in `chunk` is NaN or Inf: adding one to a full exponent carries into
-// the sign bit, which was cleared.
+// Returns whether any of the 8 halves in `chunk` is NaN or Inf: adding
+// one to a full exponent carries into the sign bit, which was cleared.
 __device__ inline bool any_nonfinite(uint4 chunk) {
   const auto carry = [](uint32_t pair) { return (pair & 0x7c007c00U) + 0x04000400U; };
   return ((carry(chunk.x) | carry(chunk.y) | carry(chunk.z) | carry(chunk.w)) & 0x80008000U) != 0;
 }
 
-// Whether some row of the tile of `block_kv` keys from `kv_first` on may not see all of the keys
-// that others may.
+// Returns whether some row of the tile of `block_kv` keys from
+// `kv_first` on may not see all of the keys that other rows may see.
 __device__ inline bool on_diagonal(const RungParams& params, const QueryTileWork& work,
                                    int kv_first, int block_kv) {
   return visible_keys(params, work.first_row) < min(kv_first + block_kv, work.kv_end);
 }
 
-// For one thread's share of a shared tile of kHalves elements.
+// Checks one thread's share of a shared tile of kHalves elements.
 template <int kThreads, int kHalves>
 __device__ bool any_nonfinite(const __half* tile, int thread) {
   bool found = false;
@@ -135,12 +135,12 @@ __device__ bool any_nonfinite(const __half* tile, int thread) {
 
 // --- softmax ---
 
-// 1 / sum, or 0 for a row that saw no key. A NaN sum stays a NaN.
+// 1 / sum, or 0 for a row that has seen no key. A NaN sum stays NaN.
 __device__ inline float inverse_or_zero(float sum) { return sum == 0.0F ? 0.0F : 1.0F / sum; }
 
-// The softmax scale in units of log2, for kernels that take the maximum before they scale: that
-// needs a positive one, so the sign moves to the scores. A scale of 0 becomes one that no score
-// survives.
+// The softmax scale in units of log2, for kernels that find the maximum
+// before they scale: this requires a positive scale, so the sign moves to the
+// scores. A scale of 0 becomes one so small that all scaled scores vanish.
 struct PositiveScale {
   float log2;
   bool negate;
@@ -150,7 +150,7 @@ __device__ inline PositiveScale positive_scale(const RungParams& params) {
   return {fmaxf(fabsf(params.softmax_scale) * kLog2E, 1e-30F), params.softmax_scale < 0.0F};
 }
 
-// log(sum of exp(score)) from the maximum in units of log2 and the sum relative to it.
+// log(sum of exp(score)), from the maximum in units of log2 and the sum relative to it.
 __device__ inline float log_sum_exp(float max_log2, float sum) {
   return sum == 0.0F ? -std::numeric_limits<float>::infinity()
                      : (finite_reference(max_log2) + log2f(sum)) * kLn2;
@@ -160,7 +160,7 @@ __device__ inline float log_sum_exp(float max_log2, float sum) {
 
 inline size_t no_workspace(const RungParams&) { return 0; }
 
-// More than 48 KB of shared memory a block has to be asked for.
+// More than 48 KB of shared memory per block must be requested explicitly.
 template <class... Args>
 cudaError_t allow_shared_bytes(void (*kernel)(Args...), size_t shared_bytes) {
   if (shared_bytes <= 48 * 1024) return cudaSuccess;
@@ -169,7 +169,7 @@ cudaError_t allow_shared_bytes(void (*kernel)(Args...), size_t shared_bytes) {
                               static_cast<int>(shared_bytes));
 }
 
-// Launches `kernel` on `blocks` blocks, none being legal. Returns the launch's own error.
+// Launches `kernel` on `blocks` blocks; 0 is allowed. Returns the launch's own error.
 template <class... Args>
 cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, size_t shared_bytes,
                           cudaStream_t stream, std::type_identity_t<Args>... args) {
@@ -184,15 +184,15 @@ cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, 
                              stream, args...);
 }
 
-// The parameters with the causal offset clamped to where it still makes a difference, so that the
-// kernels may add a row to it.
+// Returns the parameters with the causal offset clamped to the
+// range in which it matters, so that kernels may add a row to it.
 inline RungParams clamped(RungParams params) {
   params.causal_offset = std::clamp<int64_t>(params.causal_offset, -int64_t{params.seqlen_q},
                                              int64_t{params.seqlen_kv});
   return params;
 }
 
-// Of the current device.
+// Returns the number of multiprocessors of the current device.
 inline cudaError_t multiprocessor_count(int* count) {
   int device = 0;
   const cudaError_t error = cudaGetDevice(&device);
@@ -204,7 +204,7 @@ inline int64_t query_tiles(const RungParams& params, int block_q) {
   return int64_t{params.batch} * params.heads * ceil_div(params.seqlen_q, block_q);
 }
 
-// One block a tile of kBlockQ query rows, with a kernel for each head dimension.
+// One block per tile of kBlockQ query rows, with a kernel for each head dimension.
 template <int kBlockQ, int kThreads, class Shared64, class Shared128>
 cudaError_t launch_by_head_dim(void (*head_dim_64)(RungParams), void (*head_dim_128)(RungParams),
                                const RungParams& params, cudaStream_t stream) {

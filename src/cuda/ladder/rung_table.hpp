@@ -1,5 +1,5 @@
-// The entries of the ladder's table, one or more a rung file; rungs.cpp puts them in climbing
-// order.
+// The entries of the ladder's table, one or more per
+// rung file; rungs.cpp lists them in climbing order.
 #pragma once
 
 #include "cuda/ladder/rung.hpp"

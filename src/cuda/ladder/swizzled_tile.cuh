@@ -1,10 +1,10 @@
-// Shared tiles in the XOR-swizzled layout of tile/swizzle.hpp, as rungs 07 to 11 use them: copied
-// in by cp.async, read out as WMMA operand fragments.
+// Shared tiles in the XOR-swizzled layout of tile/swizzle.hpp, for rungs
+// 07 to 11: copied in by cp.async, read as WMMA operand fragments.
 //
-// wmma::load_matrix_sync takes one address and one stride, so it cannot read a swizzled tile. These
-// loads fill the fragments' registers with ldmatrix instead, which takes an address a row, and rely
-// on the (lane, register) maps of tile/wmma_fragment.hpp. The instruction is the same one that
-// load_matrix_sync becomes.
+// wmma::load_matrix_sync takes one address and one stride, so it cannot read a
+// swizzled tile. These loads fill the fragments' registers with ldmatrix
+// instead, which takes an address per row, and rely on the (lane, register) maps
+// of tile/wmma_fragment.hpp. load_matrix_sync compiles to the same instruction.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -30,9 +30,9 @@ using RowMajorB = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, kWmma, kWmma, k
 using ColumnMajorB = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, kWmma, kWmma, kWmma, __half,
                                             nvcuda::wmma::col_major>;
 
-// Issues the copies of rows [first_row, first_row + kRows) of a [*, kHeadDim] matrix into a
-// swizzled tile. Rows at or past `end_row` are zero-filled; their copies name row 0 and read
-// nothing.
+// Issues the copies of rows [first_row, first_row + kRows) of a [*,
+// kHeadDim] matrix into a swizzled tile. Rows at or past `end_row`
+// are zero-filled; their copies name row 0 and read nothing.
 template <int kThreads, int kRows, int kHeadDim>
 __device__ void copy_tile_async(__half* tile, const __half* matrix, int64_t row_stride,
                                 int first_row, int end_row, int thread) {
@@ -51,7 +51,7 @@ __device__ void copy_tile_async(__half* tile, const __half* matrix, int64_t row_
   }
 }
 
-// The same with no bounds test where all rows exist.
+// Copies without bounds tests if all rows exist.
 template <int kThreads, int kRows, int kHeadDim>
 __device__ void copy_tile_fast_async(__half* tile, const __half* matrix, int64_t row_stride,
                                      int first_row, int end_row, int thread) {
@@ -71,7 +71,7 @@ __device__ void copy_tile_fast_async(__half* tile, const __half* matrix, int64_t
   }
 }
 
-// The four distinct 32-bit registers of an operand fragment, which holds each twice.
+// Sets the four distinct 32-bit registers of an operand fragment, which holds each twice.
 template <class Operand>
 __device__ void set_operand(Operand& operand, const uint32_t (&registers)[4]) {
   static_assert(sizeof operand.x == 2 * sizeof registers);
@@ -79,8 +79,8 @@ __device__ void set_operand(Operand& operand, const uint32_t (&registers)[4]) {
   std::memcpy(&operand.x[8], registers, sizeof registers);
 }
 
-// The address that a lane gives ldmatrix for the fragment at (row, column) of a swizzled tile,
-// where (r, c) is the lane's place in the fragment. Tiles start at a multiple of kRowBytes.
+// The address that a lane passes to ldmatrix for the fragment at (row, column) of a swizzled tile,
+// where (r, c) is the lane's position in the fragment. Tiles start at a multiple of kRowBytes.
 template <int kRowBytes>
 __device__ uint32_t fragment_address(const __half* tile, int row, int column, int r, int c) {
   const uint32_t address = ptx::shared_address(tile + tile::swizzle_offset<kRowBytes>(r, c));

@@ -1,7 +1,7 @@
-// Which query tile a block of the register-resident rungs (12 to 15) owns, and what its rows see.
+// The query tile of a block of the register-resident rungs (12 to 15), and the keys its rows see.
 //
-// O and S fill the registers of rungs 12 and 14, so what a block needs to know about its work lies
-// in shared memory (BlockWork) and is read again where it is used.
+// O and S fill the registers of rungs 12 and 14, so a block's description of
+// its work is in shared memory (BlockWork) and is read again for each use.
 #pragma once
 
 #include <cfloat>
@@ -14,7 +14,7 @@ namespace flashcore::cuda::ladder {
 struct TilePlace {
   int batch, head, first_row;
 
-  // Elements from the tensor's start to row `row` of this (batch, head).
+  // Returns the offset in elements of row `row` of this (batch, head) in the tensor.
   __device__ int64_t at(const Strides& stride, int row) const {
     return batch * stride.batch + head * stride.head + row * stride.row;
   }
@@ -25,8 +25,8 @@ struct TilePlace {
   }
 };
 
-// Longest query tiles first: under a causal mask the last ones see the most keys. The launch keeps
-// the number of blocks within an int.
+// Longest query tiles first: under a causal mask, the last ones see
+// the most keys. The launch keeps the number of blocks within an int.
 __device__ __forceinline__ TilePlace longest_first_place(const RungParams& params, int block_q) {
   const unsigned heads = static_cast<unsigned>(params.heads);
   const unsigned batch_heads = static_cast<unsigned>(params.batch) * heads;
@@ -36,8 +36,8 @@ __device__ __forceinline__ TilePlace longest_first_place(const RungParams& param
           (last_tile - static_cast<int>(q_tile)) * block_q};
 }
 
-// The key tiles of a query tile, left to right: the first `whole` are seen by all its rows, a mask
-// or the end of the keys cuts the others. Keys from kv_end on are seen by none.
+// The key tiles of a query tile, left to right: all rows see the first `whole`; a
+// mask or the end of the keys cuts the others. No row sees keys from kv_end on.
 struct KeyTiles {
   int kv_end, whole, count;
 };
@@ -49,8 +49,8 @@ __device__ __forceinline__ KeyTiles key_tiles(const RungParams& params, int firs
   return {kv_end, visible_keys(params, first_row) / block_kv, ceil_div(kv_end, block_kv)};
 }
 
-// |softmax_scale * factor| in units of log2, a negative sign having moved into Q. Never 0, since a
-// removed score is -inf and -inf * 0 would be NaN.
+// |softmax_scale * factor| in units of log2; a negative sign has been moved
+// into Q. Never 0, since a removed score is -inf and -inf * 0 would be NaN.
 __device__ __forceinline__ float positive_scale_log2(const RungParams& params, float factor = 1) {
   return fmaxf(fabsf(params.softmax_scale * factor) * kLog2E, FLT_MIN);
 }
@@ -59,12 +59,12 @@ struct BlockWork {
   TilePlace place;
   KeyTiles tiles;
   const void *q, *k, *v;  // row 0 of this (batch, head)
-  float scale_log2;  // of raw scores, not negative: Q's signs are flipped where `flip_q` says so
+  float scale_log2;  // of raw scores, not negative: `flip_q` tells whether Q's signs are flipped
   bool flip_q;
-  bool repair;  // NaN or Inf was taken out of a tile that the mask cuts
+  bool repair;  // NaN or Inf was removed from a masked tile
 };
 
-// By one thread; a barrier must follow. score_factor: the scales of fp8 Q and K.
+// Called by one thread; a barrier must follow. score_factor: the scales of fp8 Q and K.
 template <class Element>
 __device__ __forceinline__ void set_block_work(BlockWork& work, const RungParams& params,
                                                int block_q, int block_kv, float score_factor = 1) {

@@ -11,8 +11,8 @@ namespace flashcore::cuda::ladder {
 inline constexpr int kUnfusedBlock = 64;  // rows and columns of a tile
 
 struct UnfusedSizes {
-  int64_t rows, keys;  // of one head
-  int64_t elements;    // of all
+  int64_t rows, keys;  // per head
+  int64_t elements;    // of all heads
 };
 
 constexpr UnfusedSizes unfused_sizes(const RungParams& params) {

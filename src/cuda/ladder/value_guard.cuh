@@ -1,15 +1,15 @@
-// Keeps NaN and Inf values from rows that may not see them, in tiles that a mask cuts.
+// Keeps NaN and Inf values from rows that may not see them, in masked tiles.
 //
-// A Tensor Core product multiplies every probability of a tile by every value, and 0 * NaN is NaN:
-// a NaN in V would reach rows whose mask removes its key. So
+// A Tensor Core product multiplies every probability of a tile by every value, and 0
+// * NaN is NaN: a NaN in V would reach rows whose mask removes its key. Therefore:
 //
-//   1. a V tile that a mask cuts is scanned in shared memory, and NaN and Inf in it become 0;
-//   2. when that has happened in any tile of a block, each finished output adds the NaN and Inf
+//   1. a masked V tile is scanned in shared memory, and NaN and Inf in it become 0;
+//   2. if that has happened in any tile of a block, each finished output adds the NaN and Inf
 //      values that its row may see, read again from global memory. A probability is positive, so
-//      p * NaN = NaN and p * Inf = Inf whatever p is: no probability is needed.
+//      p * NaN = NaN and p * Inf = Inf for any p: no probability is needed.
 //
-// Step 1 costs a vector load and a few integer operations for each 16 bytes of the tiles on the
-// diagonal; step 2 almost never runs.
+// Step 1 costs a vector load and a few integer operations per 16
+// bytes of the tiles on the diagonal; step 2 almost never runs.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -19,10 +19,10 @@
 
 namespace flashcore::cuda::ladder {
 
-// What differs between element types.
+// The operations that differ between element types.
 struct HalfValues {
   using Element = __half;
-  // All ones in every element of `word` that is NaN or Inf.
+  // Sets all bits of every element of `word` that is NaN or Inf.
   __device__ static uint32_t nonfinite(uint32_t word) {
     return __vcmpeq2(word & 0x7c007c00U, 0x7c007c00U);
   }
@@ -35,8 +35,8 @@ struct E4m3Values {
   }
 };
 
-// Step 1 for this thread's share of the tile's 16-byte chunks (thread, thread + threads, ...):
-// whether it held NaN or Inf. A barrier must pass before the tile is read.
+// Step 1 for this thread's share of the tile's 16-byte chunks (thread, thread + threads,
+// ...): returns whether it held NaN or Inf. A barrier must pass before the tile is read.
 template <class Values, int kTileBytes>
 __device__ __forceinline__ bool zero_nonfinite(void* tile, int thread, int threads) {
   bool found = false;
@@ -53,8 +53,8 @@ __device__ __forceinline__ bool zero_nonfinite(void* tile, int thread, int threa
   return found;
 }
 
-// Step 2 for eight neighbouring outputs of one row: adds what the keys [begin, end) hold of NaN and
-// Inf in the same columns. `values` is key 0's value of the first of these columns.
+// Step 2 for eight neighbouring outputs of one row: adds the NaN and Inf values of the keys
+// [begin, end) in the same columns. `values`: key 0's value of the first of these columns.
 template <class Values>
 __device__ __noinline__ uint4 add_visible_nonfinite(uint4 outputs, const void* values,
                                                     int64_t key_stride, int begin, int end) {

@@ -1,12 +1,12 @@
-// One warp's 16 query rows through all key tiles, as rungs 08 and 09 built it: scores, softmax and
-// output in accumulator fragments, P through a shared strip of the warp's own, normalised 16-byte
-// stores. Rungs 10 and 11 differ in who loads the tiles and when, not in this.
+// One warp's 16 query rows through all key tiles, as built in rungs 08 and 09: scores, softmax
+// and output in accumulator fragments, P through the warp's own shared strip, normalised
+// 16-byte stores. Rungs 10 and 11 differ in which warp loads the tiles and when, not in this.
 //
 //   load_queries | per key tile: step = S = Q K^T | mask | softmax | P: store, load | O += P V |
 //   store
 //
-// Registers per lane: output kHeadDim / 2, scores kBlockKv / 2, Q kHeadDim / 4 where it stays in
-// them.
+// Registers per lane: output kHeadDim / 2, scores
+// kBlockKv / 2, Q kHeadDim / 4 if it stays in registers.
 #pragma once
 
 #include "cuda/ladder/rung_common.cuh"
@@ -25,7 +25,7 @@ __device__ __forceinline__ void for_each_register(const Visit& visit) {
   }
 }
 
-// Combines over the four lanes that hold a row.
+// Reduces over the four lanes that hold a row.
 template <class Combine>
 __device__ __forceinline__ float row_reduce(float x, const Combine& combine) {
   x = combine(x, __shfl_xor_sync(0xffffffffU, x, 1));
@@ -37,11 +37,11 @@ class WarpRows {
  public:
   static constexpr int kRowBytes = 2 * kHeadDim, kStripBytes = 2 * kBlockKv;
   static constexpr int kFragments = kHeadDim / kWmma, kKeyFragments = kBlockKv / kWmma;
-  static constexpr int kStripHalves = kWmma * kBlockKv;  // P, a warp
-  static constexpr int kScratchFloats = kWmma * kWmma;   // for accumulate_by_scalar, a warp
+  static constexpr int kStripHalves = kWmma * kBlockKv;  // P, per warp
+  static constexpr int kScratchFloats = kWmma * kWmma;   // for accumulate_by_scalar, per warp
 
-  // `queries`: the warp's 16 rows of the shared, swizzled Q tile; read again by every step where Q
-  // does not stay in registers, and overwritten by store.
+  // `queries`: the warp's 16 rows of the shared, swizzled Q tile; read again
+  // by every step if Q does not stay in registers, and overwritten by store.
   __device__ __forceinline__ WarpRows(__half* queries, __half* strip, float* scratch)
       : lane_(static_cast<int>(threadIdx.x) % kWarpSize),
         queries_(queries),
@@ -61,7 +61,7 @@ class WarpRows {
     }
   }
 
-  // Once Q has landed.
+  // Called once Q has landed.
   __device__ __forceinline__ void load_queries() {
     if constexpr (kQueriesInRegisters) {
 #pragma unroll
@@ -71,8 +71,8 @@ class WarpRows {
     }
   }
 
-  // Takes in the tile of keys from `kv_first` on, of which this block may see those before
-  // `kv_end`.
+  // Processes the tile of keys from `kv_first` on, of
+  // which this block may see those before `kv_end`.
   __device__ __forceinline__ void step(const RungParams& params, const __half* keys,
                                        const __half* values, int kv_first, int kv_end) {
     Accumulator scores[kKeyFragments];
@@ -91,7 +91,7 @@ class WarpRows {
     __syncwarp();  // the strip is free again
   }
 
-  // Normalises the rows in registers and stores them in 16-byte chunks, by way of the rows of Q.
+  // Normalises the rows in registers and stores them in 16-byte chunks, through the rows of Q.
   __device__ __forceinline__ void store(const RungParams& params, const Head& head) {
     float inverse[2];
 #pragma unroll
@@ -144,7 +144,7 @@ class WarpRows {
     }
   }
 
-  // Selects -inf for the keys that a row may not see.
+  // Sets scores of keys that a row may not see to -inf.
   __device__ __forceinline__ void mask(const RungParams& params, int kv_first,
                                        Accumulator (&scores)[kKeyFragments]) const {
     const int row = first_row_ + tile::wmma_accumulator(lane_, 0).row;
@@ -159,7 +159,7 @@ class WarpRows {
     });
   }
 
-  // Streaming softmax: scores become probabilities, the output so far is rescaled.
+  // Streaming softmax: scores become probabilities, and the accumulated output is rescaled.
   __device__ __forceinline__ void softmax(Accumulator (&scores)[kKeyFragments]) {
     float row_max[2] = {max_[0], max_[1]}, reference[2], rescale[2];
     for_each_register<kKeyFragments>([&](int f, int r) {
@@ -219,8 +219,8 @@ class WarpRows {
     }
   }
 
-  // The same for a tile of V with a NaN or Inf that only some rows may see: each row stops after
-  // its own keys.
+  // O += P V for a tile of V with a NaN or Inf that only
+  // some rows may see: each row stops after its own keys.
   __device__ __forceinline__ void accumulate_by_scalar(const RungParams& params,
                                                        const __half* values, int kv_first) {
 #pragma unroll
@@ -249,7 +249,7 @@ class WarpRows {
   PositiveScale scale_{};
   RowMajorA query_registers_[kQueriesInRegisters ? kFragments : 1];
   Accumulator output_[kFragments];
-  float max_[2], sum_[2];  // of the lane's two rows; the sum is the lane's share
+  float max_[2], sum_[2];  // of the lane's two rows; the sum is the lane's part
 };
 
 }  // namespace flashcore::cuda::ladder

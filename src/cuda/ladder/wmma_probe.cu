@@ -1,5 +1,5 @@
-// The probe: one warp loads tiles whose elements are their own index, and compares what it got in
-// each register with what the maps promise.
+// The probe: one warp loads tiles whose elements are their
+// own index, and compares each register with the maps.
 #include <cuda_fp16.h>
 #include <mma.h>
 
@@ -20,7 +20,7 @@ constexpr int kTile = tile::kWmmaTile, kElements = kTile * kTile;
 
 __device__ int mismatches;
 
-// Every register of `fragment` against map(lane, register), as an index into a row-major 16x16
+// Compares every register of `fragment` with map(lane, register), an index into a row-major 16x16
 // tile. Operand fragments repeat their first half, so the register number is taken modulo 8.
 template <class Fragment, class Index>
 __device__ int count_mismatches(const Fragment& fragment, const Index& index) {
@@ -75,7 +75,7 @@ __global__ void probe_kernel() {
 
 cudaError_t probe_wmma_layout(bool* matches) {
   static std::mutex mutex;
-  static std::unordered_map<int, bool> answers;  // by device
+  static std::unordered_map<int, bool> answers;  // per device
 
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);

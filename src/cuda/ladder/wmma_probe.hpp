@@ -1,5 +1,5 @@
-// Checks on the device that WMMA fragments are laid out as tile/wmma_fragment.hpp says, which rungs
-// 07 to 11 rely on.
+// Checks on the device that WMMA fragments have the layout
+// of tile/wmma_fragment.hpp, which rungs 07 to 11 rely on.
 #pragma once
 
 #include <cuda_runtime_api.h>

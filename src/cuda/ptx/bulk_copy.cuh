@@ -1,13 +1,13 @@
-// Copies and sums of bytes in a row between global and shared memory, without a tensor map (sm_90).
+// Copies and sums of contiguous bytes between global and shared memory, without a tensor map (sm_90).
 //
-// One thread starts one. Addresses and sizes are multiples of 16 bytes.
+// One thread starts each of them. Addresses and sizes are multiples of 16 bytes.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// Global -> shared memory; the bytes count towards `barrier`.
+// Copies global -> shared memory; the bytes count towards `barrier`.
 // PTX ISA: cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes, sm_90.
 __device__ __forceinline__ void bulk_load(uint32_t shared, const void* global, uint32_t bytes,
                                           uint32_t barrier) {
@@ -18,13 +18,13 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void* global, u
       : "memory");
 }
 
-// Orders what this thread saw in global memory, by ordinary accesses, before what it copies next.
+// Orders this thread's earlier ordinary accesses of global memory before its later copies.
 // PTX ISA: fence.proxy.async.global, sm_90.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// Shared -> global memory. As bulk_add_f32 but for what it does.
+// Copies shared -> global memory. Grouping and fences as for bulk_add_f32.
 // PTX ISA: cp.async.bulk.global.shared::cta.bulk_group, sm_90.
 __device__ __forceinline__ void bulk_store(void* global, uint32_t shared, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
@@ -32,7 +32,7 @@ __device__ __forceinline__ void bulk_store(void* global, uint32_t shared, uint32
                : "memory");
 }
 
-// global[i] += shared[i], each number by itself as atomicAdd does, in any order. Belongs to the
+// global[i] += shared[i], each number separately like atomicAdd, in any order. Belongs to the
 // thread's open group of stores (tma_store_commit). The writers of the shared memory each run
 // fence_proxy_async and then meet at a barrier before the one thread that issues this.
 // PTX ISA: cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32, sm_90.
@@ -43,7 +43,7 @@ __device__ __forceinline__ void bulk_add_f32(float* global, uint32_t shared, uin
       : "memory");
 }
 
-// Waits until at most kPending of this thread's groups of stores have yet to write what they write.
+// Waits until at most kPending of this thread's groups of stores have not yet been written.
 // PTX ISA: cp.async.bulk.wait_group, sm_90.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait() {

@@ -1,37 +1,37 @@
-// Pairs of blocks that run together (thread block clusters, sm_90): their barrier, and writes into
-// each other's shared memory.
+// Blocks that run together (thread block clusters, sm_90):
+// their barrier, and writes to each other's shared memory.
 //
-// A shared-memory address names the block's own memory. The same variable in another block of the
-// cluster has another address, which cluster_address gives; only the instructions here take it. A
-// block must not leave while another may still write to it.
+// A shared-memory address names the block's own memory. The same variable in another
+// block of the cluster has another address, returned by cluster_address; only the
+// instructions here accept it. A block must not exit while another may still write to it.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// Makes barriers that this thread initialised visible to the cluster and to the copy engine, once a
-// barrier of threads has passed. (mbarrier_init_fence orders other shared memory as well.)
+// Makes barriers that this thread initialised visible to the cluster and to the copy engine,
+// after a following barrier of threads. (mbarrier_init_fence orders other shared memory as well.)
 // PTX ISA: fence.mbarrier_init.release.cluster, sm_90.
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Counts this warp as arrived at the barrier of all threads of the cluster, and orders nothing. It
-// returns at once: between arrival and wait there is time for other work.
+// Counts this warp as arrived at the barrier of all threads of the cluster, without
+// ordering memory. It returns at once: other work can be done between arrival and wait.
 // PTX ISA: barrier.cluster.arrive.relaxed.aligned, sm_90.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-// Waits until all threads of the cluster have arrived. What another thread published before its
-// arrival (publish_barriers) is then visible.
+// Waits until all threads of the cluster have arrived. Barriers that another
+// thread published before its arrival (publish_barriers) are then visible.
 // PTX ISA: barrier.cluster.wait.acquire.aligned, sm_90.
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Where block `rank` of the cluster has what this block has at shared-memory address `address`.
+// Returns block `rank`'s address of the memory that has shared-memory address `address` in this block.
 // PTX ISA: mapa.shared::cluster.u32, sm_90.
 __device__ __forceinline__ uint32_t cluster_address(uint32_t address, uint32_t rank) {
   uint32_t there;
@@ -39,8 +39,8 @@ __device__ __forceinline__ uint32_t cluster_address(uint32_t address, uint32_t r
   return there;
 }
 
-// Writes 16 bytes to another block's shared memory, and counts them at a barrier of that block: a
-// thread there that has waited for the barrier reads what was written. Both are cluster addresses.
+// Writes 16 bytes to another block's shared memory, and counts them at a barrier of that block:
+// a thread there that has waited for the barrier can read them. Both are cluster addresses.
 // PTX ISA: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32, sm_90.
 __device__ __forceinline__ void store_async(uint32_t address, const uint32_t (&x)[4],
                                             uint32_t barrier) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void store_async(uint32_t address, const uint32_t (&x
       : "memory");
 }
 
-// The same with 4 bytes.
+// Writes 4 bytes.
 // PTX ISA: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32, sm_90.
 __device__ __forceinline__ void store_async(uint32_t address, uint32_t x, uint32_t barrier) {
   asm volatile(
@@ -61,8 +61,8 @@ __device__ __forceinline__ void store_async(uint32_t address, uint32_t x, uint32
       : "memory");
 }
 
-// Waits until the phase of this parity of an own barrier has completed, and sees what other blocks
-// of the cluster wrote for it.
+// Waits until the phase of this parity of an own barrier has completed,
+// and acquires the writes of other blocks of the cluster in that phase.
 // PTX ISA: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64, sm_90.
 __device__ __forceinline__ void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
   uint32_t done;

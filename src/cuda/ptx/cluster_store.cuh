@@ -1,11 +1,11 @@
-// Stores to another block of the cluster besides those of cluster.cuh.
+// Another store to a block of the cluster, in addition to those of cluster.cuh.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// As store_async (cluster.cuh), with 8 bytes.
+// Like store_async (cluster.cuh), with 8 bytes.
 // PTX ISA: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32, sm_90.
 __device__ __forceinline__ void store_async(uint32_t address, const uint32_t (&x)[2],
                                             uint32_t barrier) {

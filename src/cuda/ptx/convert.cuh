@@ -1,4 +1,4 @@
-// Single 16-bit values as fp32, from their bits.
+// Converts single 16-bit values, given as bits, to fp32.
 #pragma once
 
 #include <cstdint>

@@ -21,13 +21,13 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bo
                : "memory");
 }
 
-// The same with no guard: for tiles that lie wholly inside the tensor.
+// The copy without a guard: for tiles that lie entirely inside the tensor.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 
-// The same, to an address in shared memory: a pointer's conversion takes instructions before a copy.
+// The copy to an address in shared memory: converting a pointer takes instructions before a copy.
 __device__ __forceinline__ void cp_async_16(uint32_t address, const uint4* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
@@ -43,8 +43,8 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// One arrival at the mbarrier at shared address `barrier`, made when all copies that this thread
-// has issued so far have landed. It counts among the arrivals that the barrier was initialised for.
+// Arrives once at the mbarrier at shared address `barrier`, when all copies that this thread has
+// issued so far have landed. This counts among the arrivals that the barrier was initialised for.
 // PTX ISA: cp.async.mbarrier.arrive.noinc.shared::cta.b64, sm_80.
 __device__ __forceinline__ void cp_async_arrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");

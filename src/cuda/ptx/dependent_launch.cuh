@@ -4,16 +4,16 @@
 
 namespace flashcore::cuda::ptx {
 
-// Waits until the grids that this one depends on have completed and their writes are visible.
-// Nothing that they may write is read, and nothing that they may use is written, before. Some
-// thread of every block does this: the next grid in the stream relies on it, for it may follow when
-// this one is complete.
+// Waits until the grids that this one depends on have completed and their writes
+// are visible. Before it, nothing that they may write may be read, and nothing that
+// they may use may be written. Some thread of every block calls this: the next grid
+// in the stream relies on it, since it may start when this one is complete.
 // PTX ISA: griddepcontrol.wait, sm_90.
 __device__ __forceinline__ void wait_for_earlier_grids() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Lets the next grid start once every block of this one has done this or has left.
+// Lets the next grid start once every block of this one has called this or has exited.
 // PTX ISA: griddepcontrol.launch_dependents, sm_90.
 __device__ __forceinline__ void start_next_grid() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -1,11 +1,11 @@
-// Numbers of e5m2: conversion, and products of one warp. Ask kHasE4m3Products (mma.cuh) first.
+// e5m2 numbers: conversion, and products of one warp. Check kHasE4m3Products (mma.cuh) first.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// Two floats rounded to nearest even as e5m2, x0 in bits 0..7. Beyond +-57344 saturates; NaN stays NaN.
+// Rounds two floats to nearest even as e5m2, x0 in bits 0..7. Saturates beyond +-57344; NaN stays NaN.
 // PTX ISA: cvt.rn.satfinite.e5m2x2.f32, sm_89.
 __device__ __forceinline__ uint32_t pack_e5m2x2(float x0, float x1) {
 #if __CUDA_ARCH__ >= 890
@@ -19,8 +19,8 @@ __device__ __forceinline__ uint32_t pack_e5m2x2(float x0, float x1) {
 #endif
 }
 
-// D(16x8, f32) += A(16x32, e5m2, row-major) * B(32x8, e5m2, column-major), by one warp, with the owners
-// of mma_m16n8k32_e4m3.
+// D(16x8, f32) += A(16x32, e5m2, row-major) * B(32x8, e5m2,
+// column-major), by one warp, with the layouts of mma_m16n8k32_e4m3.
 // PTX ISA: mma.sync.aligned.m16n8k32 with e5m2, sm_89.
 __device__ __forceinline__ void mma_m16n8k32_e5m2(float (&d)[4], const uint32_t (&a)[4],
                                                   uint32_t b0, uint32_t b1) {

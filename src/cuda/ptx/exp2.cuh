@@ -3,7 +3,7 @@
 
 namespace flashcore::cuda::ptx {
 
-// 2^x to about 2 ulp; denormal results become 0; 2^-inf = 0, a NaN stays a NaN.
+// 2^x to about 2 ulp; denormal results become 0; 2^-inf = 0; NaN stays NaN.
 // PTX ISA: ex2.approx.ftz.f32.
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

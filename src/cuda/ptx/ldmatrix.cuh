@@ -1,15 +1,15 @@
 // 8x8 matrices of 16-bit elements between shared memory and the registers of one warp.
 //
-// A matrix is eight rows of 16 bytes, each anywhere in shared memory at a 16-byte boundary: lane i
-// gives the address of row i % 8 of matrix i / 8. Rows on eight different 16-byte bank groups
-// (address / 16 modulo 8) are read without conflict.
+// A matrix consists of eight rows of 16 bytes, each anywhere in shared memory at a
+// 16-byte boundary: lane i provides the address of row i % 8 of matrix i / 8. Rows on
+// eight different 16-byte bank groups (address / 16 modulo 8) are read without conflict.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// The address that shared-memory instructions take.
+// Returns the address that shared-memory instructions take.
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }

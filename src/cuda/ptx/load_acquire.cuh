@@ -1,5 +1,5 @@
-// x = *address, and what the thread does after it sees what other blocks wrote before they released
-// what was read.
+// x = *address; the thread's later accesses see what
+// other blocks wrote before they released the value read.
 // PTX ISA: ld.acquire.gpu.global.u64, sm_70.
 #pragma once
 

@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::ptx {
 
-// 16 bytes at a multiple of 16.
+// Loads 16 bytes at a multiple of 16.
 // PTX ISA: ld.shared.v4.u32.
 __device__ __forceinline__ uint4 load_shared_x4(uint32_t address) {
   uint4 v;

@@ -1,10 +1,10 @@
-// The special function unit's logarithm and reciprocal, without the steps that denormal arguments
-// would need.
+// The special function unit's logarithm and reciprocal,
+// without the steps that denormal arguments need.
 #pragma once
 
 namespace flashcore::cuda::ptx {
 
-// log2(x) to about 1e-7 absolutely near 1; of 0 (and denormals) -inf.
+// log2(x), with absolute error about 1e-7 near 1; -inf for 0 (and denormals).
 // PTX ISA: lg2.approx.ftz.f32.
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
@@ -12,7 +12,7 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
-// 1 / x to about 1 ulp; of 0 (and denormals) inf.
+// 1 / x to about 1 ulp; inf for 0 (and denormals).
 // PTX ISA: rcp.approx.ftz.f32.
 __device__ __forceinline__ float reciprocal_approx(float x) {
   float y;

@@ -1,4 +1,4 @@
-// Packed conversions between fp32 and the 16-bit and 8-bit types, and the fast exponential.
+// Packed conversions between fp32 and the 16-bit and 8-bit types. Includes the fast exponential.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   return r;
 }
 
-// Four floats rounded to nearest even as e4m3, x0 in bits 0..7. Beyond +-448 saturates; NaN stays
-// NaN (0x7f).
-// PTX ISA: cvt.rn.satfinite.e4m3x2.f32, sm_89. Ask kHasE4m3Products (mma.cuh) first.
+// Four floats rounded to nearest even as e4m3, x0 in bits
+// 0..7. Saturates beyond +-448; NaN stays NaN (0x7f).
+// PTX ISA: cvt.rn.satfinite.e4m3x2.f32, sm_89. Check kHasE4m3Products (mma.cuh) first.
 __device__ __forceinline__ uint32_t pack_e4m3x4(float x0, float x1, float x2, float x3) {
 #if __CUDA_ARCH__ >= 890
   uint32_t r;
@@ -46,8 +46,8 @@ __device__ __forceinline__ uint32_t pack_e4m3x4(float x0, float x1, float x2, fl
 }
 
 // Two e4m3 values (bits 0..7 and 8..15 of `pair`) as two fp16 values, exactly; NaN gives NaN.
-// PTX ISA: cvt.rn.f16x2.e4m3x2, sm_89. Below that by hand: shifting e4m3's exponent and fraction
-// into fp16's places gives value * 2^-8, also for subnormals; only NaN then comes out as 480.
+// PTX ISA: cvt.rn.f16x2.e4m3x2, sm_89. Emulated below that: moving e4m3's exponent and
+// fraction to fp16's bits gives value * 2^-8, also for subnormals; only NaN then becomes 480.
 __device__ __forceinline__ uint32_t e4m3x2_to_f16x2(uint32_t pair) {
   uint32_t r;
 #if __CUDA_ARCH__ >= 890

@@ -1,7 +1,7 @@
-// Transaction barriers in shared memory: how threads wait for asynchronous copies.
+// Transaction barriers in shared memory, on which threads wait for asynchronous copies.
 //
-// A barrier's phase completes when `count` arrivals have come and no announced byte is missing. A
-// waiter names the parity of the phase that it waits for: 0, 1, 0, ... from the first. Waiting on a
+// A barrier's phase completes when `count` arrivals have come and no announced byte is
+// missing. A waiter names the parity of its phase: 0, 1, 0, ... from the first. Waiting on a
 // fresh barrier for parity 1 succeeds at once, which is how a producer finds its ring empty.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::ptx {
 
-// Makes the 8 bytes at `barrier` a barrier of `count` arrivals a phase. One thread does this.
+// Makes the 8 bytes at `barrier` a barrier of `count` arrivals per phase. Called by one thread.
 // PTX ISA: mbarrier.init.shared::cta.b64, sm_80.
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
@@ -23,22 +23,22 @@ __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// One arrival; what this thread read or wrote before is ordered before the phase's completion.
+// Arrives once; this thread's earlier reads and writes are ordered before the phase's completion.
 // PTX ISA: mbarrier.arrive.shared::cta.b64, sm_80.
 __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// One arrival that also announces `bytes` which asynchronous copies will deliver in this phase.
+// Arrives once, and announces `bytes` that asynchronous copies will deliver in this phase.
 // PTX ISA: mbarrier.arrive.expect_tx.shared::cta.b64, sm_90.
 __device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-// Whether the phase of this parity has completed; may sleep a bounded time before it says no.
-// PTX ISA: mbarrier.try_wait.parity.shared::cta.b64, sm_90; before that test_wait, which never
-// sleeps, sm_80.
+// Returns whether the phase of this parity has completed; may sleep for a bounded time before it returns false.
+// PTX ISA: mbarrier.try_wait.parity.shared::cta.b64, sm_90;
+// on older GPUs test_wait, which never sleeps, sm_80.
 __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(

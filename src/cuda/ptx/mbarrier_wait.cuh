@@ -1,7 +1,7 @@
-// Waiting on a transaction barrier by a loop that the compiler does not see into.
+// Waits on a transaction barrier with a loop that is opaque to the compiler.
 //
-// A loop of its own (mbarrier_wait) makes the compiler assume that the lanes of a warp leave it one
-// by one; then it keeps nothing after it in uniform registers.
+// With a visible loop (mbarrier_wait), the compiler assumes that the lanes of a
+// warp leave it one by one; then it keeps nothing after it in uniform registers.
 #pragma once
 
 #include <cstdint>

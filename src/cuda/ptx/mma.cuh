@@ -1,13 +1,13 @@
 // Tensor Core products of one warp with operands in registers (mma.sync).
 //
-// Which lane holds which element is also written down, and tested, in tile/fragment.hpp.
+// The elements of each lane are also defined, and tested, in tile/fragment.hpp.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// Whether the target being compiled for has e4m3 products; true in host code.
+// True if the compilation target has e4m3 products; true in host code.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
 inline constexpr bool kHasE4m3Products = true;
 #else
@@ -28,7 +28,7 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The same product of bf16 operands, with the same owners.
+// The same product for bf16 operands, with the same layouts.
 // PTX ISA: mma.sync.aligned.m16n8k16, sm_80.
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
                                                   uint32_t b0, uint32_t b1) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t 
 //   b[0] = B[4t..][g], b[1] = B[4t+16..][g]
 //   d as above.
 // The hardware keeps fewer fraction bits than fp32 between the partial products of one sum.
-// PTX ISA: mma.sync.aligned.m16n8k32 with e4m3, sm_89. Ask kHasE4m3Products first.
+// PTX ISA: mma.sync.aligned.m16n8k32 with e4m3, sm_89. Check kHasE4m3Products first.
 __device__ __forceinline__ void mma_m16n8k32_e4m3(float (&d)[4], const uint32_t (&a)[4],
                                                   uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 890

@@ -1,11 +1,11 @@
-// The transpose of an 8x8 matrix of 16-bit elements in the registers of one warp.
+// Transposes an 8x8 matrix of 16-bit elements in the registers of one warp.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// Register of lane l: elements 2*(l%4) and +1 of row l/4, before and after.
+// Lane l's register holds elements 2*(l%4) and +1 of row l/4, before and after.
 // PTX ISA: movmatrix.sync.aligned.m8n8.trans.b16, sm_75.
 __device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
   uint32_t y;

@@ -1,4 +1,4 @@
-// Which targets multiply e4m3 operands of mma.sync as they are (mma.cuh).
+// Tells which targets multiply e4m3 operands of mma.sync natively (mma.cuh).
 #pragma once
 
 namespace flashcore::cuda::ptx {

@@ -1,5 +1,5 @@
-// Values that the compiler must have in registers at this place, as they are: it computes them
-// neither later nor anew. No instruction. What one call names is there at once.
+// Forces values into registers at this point, unchanged: the compiler computes them neither
+// later nor again. No instruction. The arguments of one call are available at the same time.
 #pragma once
 
 #include <concepts>
@@ -42,7 +42,7 @@ __device__ __forceinline__ void pin(float (&x)[4]) {
   asm volatile("" : "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3]));
 }
 
-// The same value, so that what follows from it is computed here and not earlier.
+// Returns the same value, so that values derived from it are computed here and not earlier.
 template <class T>
 requires RegisterWord<T> || RegisterPair<T> __device__ __forceinline__ T opaque(T x) {
   if constexpr (RegisterWord<T>) {

@@ -1,19 +1,19 @@
-// What the compiler may know about a value in a register.
+// Tells the compiler about values in registers.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// For the compiler alone: what `pointer` points to lies in global memory.
+// Compile-time only: `pointer` points to global memory.
 __device__ __forceinline__ void assume_global(const void* pointer) {
   __builtin_assume(__isGlobal(pointer));
 }
 
-// `x`, the same in all lanes of the warp, as a value that the compiler knows to be: what is made of
-// it is computed once per warp, in uniform registers, and costs the threads none. All lanes of the
-// warp call this together: never inside a branch that only some of them take. Volatile, so that the
-// compiler does not move it into one.
+// Returns `x`, which is the same in all lanes of the warp, as a value that the compiler
+// knows to be uniform: derived values are computed once per warp, in uniform registers,
+// and take no registers of threads. All lanes of the warp call this together, never inside
+// a branch that only some take. Volatile, so that the compiler does not move it into one.
 // PTX ISA: redux.sync.or.b32, sm_80.
 __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   uint32_t y;
@@ -21,9 +21,9 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   return y;
 }
 
-// What follows waits until `condition` is known, and so does not overtake what it was made of: an
-// instruction that does nothing but count for a profiler, and runs when it holds. ptxas moves
-// ordinary arithmetic across waits for wgmma, but not across this.
+// Holds back later code until `condition` is known, so that it does not overtake the
+// computation of the condition: an instruction that only counts for a profiler, executed if the
+// condition holds. ptxas moves ordinary arithmetic across waits for wgmma, but not across this.
 // PTX ISA: pmevent.
 __device__ __forceinline__ void hold_back(bool condition) {
   asm volatile(
@@ -35,8 +35,8 @@ __device__ __forceinline__ void hold_back(bool condition) {
       : "memory");
 }
 
-// A shared-memory descriptor from its halves. As one move, so that the compiler does not make a
-// 64-bit addition, with two registers held, of every step from one descriptor to the next.
+// Builds a shared-memory descriptor from its halves. It is one move, so that the compiler does
+// not turn every step between descriptors into a 64-bit addition with two held registers.
 // PTX ISA: mov.b64.
 __device__ __forceinline__ uint64_t join_words(uint32_t low, uint32_t high) {
   uint64_t words;

@@ -1,5 +1,5 @@
-// Loads and stores of shared memory by address, in the order in which they are written. Pairs lie
-// at multiples of 8 bytes, fours at multiples of 16.
+// Loads and stores of shared memory by address, in program order. Pairs
+// lie at multiples of 8 bytes, groups of four at multiples of 16.
 #pragma once
 
 #include <cstdint>

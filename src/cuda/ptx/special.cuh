@@ -1,5 +1,5 @@
-// Special registers and parameters, read where they are asked for: by kernels whose accumulators
-// fill the registers, and before a first wait.
+// Special registers and parameters, read at the call: for kernels
+// whose accumulators fill the registers, and before a first wait.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t block_index() {
   return index;
 }
 
-// Its other two indices.
+// The block's other two indices.
 // PTX ISA: mov.u32 from %ctaid.y and %ctaid.z.
 __device__ __forceinline__ int block_index_y() {
   int index;
@@ -35,7 +35,7 @@ __device__ __forceinline__ int block_index_z() {
   return index;
 }
 
-// A parameter, read at this place and not where it is first used: a launch does not find it at hand.
+// Reads a parameter here rather than at its first use: the constant cache is cold at launch.
 // PTX ISA: mov.b32.
 __device__ __forceinline__ int read_here(int parameter) {
   int value;

@@ -1,4 +1,4 @@
-// Tensor Core products of fp32 operands cut to tf32: the exponents of fp32, 10 bits of fraction.
+// Tensor Core products of fp32 operands truncated to tf32: the exponents of fp32, 10 bits of fraction.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ __device__ __forceinline__ float round_to_tf32(float x) {
 //   a[0] = A[g][t], a[1] = A[g+8][t], a[2] = A[g][t+4], a[3] = A[g+8][t+4]
 //   b0 = B[t][g], b1 = B[t+4][g]
 //   d[0..1] = D[g][2t..], d[2..3] = D[g+8][2t..]
-// The hardware cuts, and does not round, what does not fit when it adds.
+// The hardware truncates, and does not round, excess bits when it adds.
 // PTX ISA: mma.sync.aligned.m16n8k8 with tf32, sm_80.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const float (&a)[4], float b0,
                                                  float b1) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const float (&a)
         "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
 }
 
-// The 32-bit word at a shared address.
+// Loads the 32-bit word at a shared address.
 // PTX ISA: ld.shared.f32.
 __device__ __forceinline__ float load_shared_f32(uint32_t address) {
   float x;

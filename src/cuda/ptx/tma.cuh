@@ -11,13 +11,13 @@
 
 namespace flashcore::cuda::ptx {
 
-// Starts fetching the map itself, whose first use otherwise waits for it.
+// Starts fetching the map itself; otherwise its first use waits for it.
 // PTX ISA: prefetch.tensormap, sm_90.
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// Box at element coordinates (c0 innermost) -> shared memory; its bytes count towards `barrier`.
+// Copies the box at element coordinates (c0 innermost) -> shared memory; its bytes count towards `barrier`.
 // PTX ISA: cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes, sm_90.
 __device__ __forceinline__ void tma_load_4d(uint32_t shared, const CUtensorMap* map,
                                             uint32_t barrier, int c0, int c1, int c2, int c3) {
@@ -28,8 +28,8 @@ __device__ __forceinline__ void tma_load_4d(uint32_t shared, const CUtensorMap* 
       : "memory");
 }
 
-// Shared memory -> box at element coordinates. The writers of the shared memory each run
-// fence_proxy_async and then meet at a barrier before the one thread that issues this.
+// Copies shared memory -> box at element coordinates. The writers of the shared memory each
+// run fence_proxy_async and then meet at a barrier before the one thread that issues this.
 // PTX ISA: cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group, sm_90.
 __device__ __forceinline__ void tma_store_4d(const CUtensorMap* map, uint32_t shared, int c0,
                                              int c1, int c2, int c3) {
@@ -46,7 +46,7 @@ __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Waits until at most kPending of this thread's groups have yet to read their shared memory.
+// Waits until at most kPending of this thread's groups have not yet read their shared memory.
 // PTX ISA: cp.async.bulk.wait_group.read, sm_90.
 template <int kPending>
 __device__ __forceinline__ void tma_store_wait_read() {

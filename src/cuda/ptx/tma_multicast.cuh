@@ -1,5 +1,5 @@
-// Copies by the tensor memory accelerator to several blocks of a cluster at once (sm_90), and the
-// barrier by which another block says that the place is free.
+// Copies by the tensor memory accelerator to several blocks of a cluster at once
+// (sm_90), and the arrival by which a block signals to another that a slot is free.
 #pragma once
 
 #include <cuda.h>
@@ -8,8 +8,8 @@
 
 namespace flashcore::cuda::ptx {
 
-// As tma_load_4d (tma.cuh), but to the same place in every block of the cluster whose bit is set in
-// `blocks`: each has its bytes counted at its own barrier in the same place.
+// Like tma_load_4d (tma.cuh), but to the same address in every block of the cluster whose bit
+// is set in `blocks`: the bytes count towards each block's own barrier at the same address.
 // PTX ISA: cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
 // .multicast::cluster, sm_90.
 __device__ __forceinline__ void tma_load_4d_multicast(uint32_t shared, const CUtensorMap* map,
@@ -22,8 +22,8 @@ __device__ __forceinline__ void tma_load_4d_multicast(uint32_t shared, const CUt
       : "memory");
 }
 
-// One arrival at a barrier of a block of the cluster (a cluster address): what this thread read
-// before is ordered before the phase's completion.
+// Arrives once at a barrier of a block of the cluster (a cluster address):
+// this thread's earlier reads are ordered before the phase's completion.
 // PTX ISA: mbarrier.arrive.shared::cluster.b64, sm_90.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");

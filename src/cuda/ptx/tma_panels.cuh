@@ -1,5 +1,5 @@
-// Copies of boxes that have several panels of columns, one after the other in shared memory (sm_90).
-// As in tma.cuh otherwise.
+// Copies of boxes of several panels of columns, which are
+// contiguous in shared memory (sm_90). Otherwise like tma.cuh.
 #pragma once
 
 #include <cuda.h>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::ptx {
 
-// Box at element coordinates (c0 innermost) -> shared memory; its bytes count towards `barrier`.
+// Copies the box at element coordinates (c0 innermost) -> shared memory; its bytes count towards `barrier`.
 // PTX ISA: cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes, sm_90.
 __device__ __forceinline__ void tma_load_5d(uint32_t shared, const CUtensorMap* map,
                                             uint32_t barrier, int c0, int c1, int c2, int c3,

@@ -1,12 +1,12 @@
-// Sums in memory that blocks add to, and counters that say whose turn it is. The loop is one asm
-// block: one that the compiler sees makes it serialise the wgmma in flight.
+// Sums in memory that blocks add to, and counters that order the blocks. The loop is
+// one asm block: a loop visible to the compiler makes it serialise the wgmma in flight.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// sums[i] += x[i] for four numbers at a multiple of 16 bytes, each by itself.
+// sums[i] += x[i] for four numbers at a multiple of 16 bytes, each atomically.
 // PTX ISA: red.global.add.v4.f32, sm_90; red.global.add.f32 before.
 __device__ __forceinline__ void add_f32x4(float* sums, const float (&x)[4]) {
 #if __CUDA_ARCH__ >= 900
@@ -21,7 +21,7 @@ __device__ __forceinline__ void add_f32x4(float* sums, const float (&x)[4]) {
 #endif
 }
 
-// The same, or sums[i] = x[i], without a branch.
+// sums[i] += x[i] or, if `stores`, sums[i] = x[i], without a branch.
 // PTX ISA: red.global.add.v4.f32, st.global.v4.f32; sm_90.
 __device__ __forceinline__ void add_or_store_f32x4(float* sums, const float (&x)[4], bool stores) {
 #if __CUDA_ARCH__ >= 900
@@ -40,7 +40,7 @@ __device__ __forceinline__ void add_or_store_f32x4(float* sums, const float (&x)
 #endif
 }
 
-// x[i] += sums[i] for four numbers at a multiple of 16 bytes, which other blocks have written.
+// x[i] += sums[i] for four numbers at a multiple of 16 bytes that other blocks have written.
 // PTX ISA: ld.relaxed.gpu.global.v4.f32, sm_70.
 __device__ __forceinline__ void load_and_add_f32x4(float (&x)[4], const float* sums) {
   float y[4];
@@ -52,8 +52,8 @@ __device__ __forceinline__ void load_and_add_f32x4(float (&x)[4], const float* s
   for (int i = 0; i < 4; ++i) x[i] += y[i];
 }
 
-// Waits until *counter is `turn`; what the thread does next sees what came before those who
-// counted.
+// Waits until *counter is `turn`; the thread's later accesses
+// see everything that precedes the increments of the counter.
 // PTX ISA: ld.acquire.gpu.global.u32, sm_70.
 __device__ __forceinline__ void wait_for_turn(const uint32_t* counter, uint32_t turn) {
   asm volatile(
@@ -71,7 +71,7 @@ __device__ __forceinline__ void wait_for_turn(const uint32_t* counter, uint32_t 
       : "memory");
 }
 
-// *counter += 1, after all that this thread did and saw.
+// *counter += 1, ordered after everything that this thread did and saw.
 // PTX ISA: red.release.gpu.global.add.u32 and .u64, sm_70.
 __device__ __forceinline__ void count_turn(uint32_t* counter) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
@@ -80,7 +80,7 @@ __device__ __forceinline__ void count_turn(unsigned long long* counter) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-// Orders what this thread did before what it does next, for the whole GPU.
+// Orders this thread's earlier accesses before its later ones, for the whole GPU.
 // PTX ISA: fence.acq_rel.gpu, sm_70.
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 

@@ -7,16 +7,16 @@
 // "ss" reads A and B through shared-memory descriptors (tile/descriptor.hpp); "rs" has A in
 // registers with the owners of mma_m16n8k16's A, warp w holding rows 16*w and up.
 //
-// Order: warpgroup_fence, products, warpgroup_commit, warpgroup_wait. Until the wait returns, no
-// thread may touch an accumulator or an A register of the products it covers; warpgroup_pin before
-// and after keeps the compiler from moving such accesses inside.
+// Order: warpgroup_fence, products, warpgroup_commit, warpgroup_wait. Until the wait
+// returns, no thread may touch an accumulator or an A register of its products;
+// warpgroup_pin before and after keeps the compiler from moving such accesses inside.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// Whether the target being compiled for has wgmma; true in host code.
+// True if the compilation target has wgmma; true in host code.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 inline constexpr bool kHasWgmma = true;
 #else
@@ -26,7 +26,7 @@ inline constexpr bool kHasWgmma = false;
 enum class Accumulate : int { overwrite = 0, add = 1 };
 enum class Major : int { k = 0, mn = 1 };  // which index of a 16-bit operand is contiguous
 
-// Orders register accesses of this warpgroup before the products that follow.
+// Orders this warpgroup's earlier register accesses before later products.
 // PTX ISA: wgmma.fence.sync.aligned, sm_90a.
 __device__ __forceinline__ void warpgroup_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

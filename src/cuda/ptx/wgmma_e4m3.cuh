@@ -1,11 +1,11 @@
 // Products of e4m3 operands, in shared memory or with A in registers (wgmma, sm_90a).
 //
-// D(64 x N, f32) = A(64 x 32) * B(32 x N) [+ D]. D and the order of calls are those of wgmma.cuh. Both
-// operands are K-major: there is no transposed 8-bit operand. A in registers has the owners of
-// mma_m16n8k32's A (tile/fragment.hpp), warp w holding rows 16*w and up.
+// D(64 x N, f32) = A(64 x 32) * B(32 x N) [+ D]. D and the order of calls are as in
+// wgmma.cuh. Both operands are K-major: there is no transposed 8-bit operand. A in registers
+// has the layout of mma_m16n8k32's A (tile/fragment.hpp), warp w holding rows 16*w and up.
 //
-// The hardware cuts each product some 13 bits below the exponent of what it is added to: sums of
-// many keys leave the accumulator now and then, or drift.
+// The hardware truncates each product some 13 bits below the exponent of the sum that it
+// is added to: sums of many keys must leave the accumulator now and then, or they drift.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Products with e5m2 operands, as wgmma_e4m3.cuh has them: both of e5m2 in shared memory, or A of e4m3 in
-// registers. Each operand may be of either type.
+// Products with e5m2 operands, like those of wgmma_e4m3.cuh: both e5m2 in
+// shared memory, or A of e4m3 in registers. Each operand may have either type.
 #pragma once
 
 #include <cstdint>

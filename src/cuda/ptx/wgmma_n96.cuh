@@ -1,5 +1,5 @@
-// The asynchronous products of ptx/wgmma.cuh with N = 96: a right operand of 96 columns, which in
-// panels of 64 ends in the middle of the second one.
+// The asynchronous products of ptx/wgmma.cuh with N = 96: a right
+// operand of 96 columns ends in the middle of its second panel of 64.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Rows of a global matrix into a swizzled shared-memory tile, by 16-byte asynchronous copies.
+// Copies rows of a global matrix into a swizzled shared-memory tile, by 16-byte asynchronous copies.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace flashcore::cuda::tile {
 
-// Issues thread `thread`'s copies, kThreads threads together, of the tile that starts at row
-// first_row of `matrix`. Rows from end_row (more than first_row) on become zero.
+// Issues thread `thread`'s copies, kThreads threads together, of the tile that starts
+// at row first_row of `matrix`. Rows from end_row (more than first_row) on become zero.
 //
-// A thread keeps its chunk column and steps down by a multiple of 8 rows, so that its swizzle never
-// changes and shared-memory steps are constants. Nothing of the address is meant to outlive the
-// call: a kernel whose accumulators fill the registers cannot afford running pointers.
+// A thread keeps its chunk column and advances by a multiple of 8 rows, so that its swizzle
+// never changes and shared-memory steps are constants. No part of the address should be kept
+// after the call: a kernel whose accumulators fill the registers cannot afford running pointers.
 template <class Tile, int kThreads>
 __device__ __forceinline__ void copy_rows_async(unsigned char* tile, const void* matrix,
                                                 int64_t row_stride_bytes, int first_row,

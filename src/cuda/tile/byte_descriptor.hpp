@@ -1,5 +1,5 @@
-// Descriptors of 8-bit operands of wgmma (descriptor.hpp), which are K-major: SmemTiles of one byte an
-// element, in panels of 128 or 64 bytes per row. A product is 32 deep, a step of 32 bytes.
+// Descriptors of 8-bit operands of wgmma (descriptor.hpp), which are K-major: SmemTiles of one byte
+// per element, in panels of 128 or 64 bytes per row. A product is 32 deep, a step of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ constexpr uint32_t byte_step(int step) {
   return static_cast<uint32_t>(step / kPanelSteps * Tile::kPanelBytes + step % kPanelSteps * 32);
 }
 
-// k32 step 0 of a tile at `tile_address`.
+// Returns the descriptor of k32 step 0 of a tile at `tile_address`.
 template <class Tile>
 constexpr uint64_t byte_descriptor(uint32_t tile_address) {
   static_assert(Tile::kElementBytes == 1);

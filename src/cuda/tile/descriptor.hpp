@@ -1,4 +1,4 @@
-// Shared-memory matrix descriptors of wgmma: where an operand lies and how it is swizzled.
+// Shared-memory matrix descriptors of wgmma: an operand's address and swizzle.
 //
 //   bits  0-13  start address / 16          bits 49-51  base offset: 0, tiles are 1024-byte aligned
 //   bits 16-29  leading byte offset / 16    bits 62-63  swizzle: 1 = 128 bytes, 2 = 64, 3 = 32
@@ -38,7 +38,7 @@ constexpr uint32_t k_major_step(int step) {
   return static_cast<uint32_t>(step / 4 * Tile::kPanelBytes + step % 4 * 32);
 }
 
-// Rows row0.. (row0 a multiple of 8) and k16 step `step` of a K-major tile at `tile_address`.
+// Returns the descriptor of rows row0.. (a multiple of 8) and k16 step `step` of a K-major tile.
 template <class Tile>
 constexpr uint64_t k_major_descriptor(uint32_t tile_address, int row0, int step) {
   const uint32_t start =
@@ -46,7 +46,7 @@ constexpr uint64_t k_major_descriptor(uint32_t tile_address, int row0, int step)
   return smem_descriptor(start, 16, kEightRowBytes, DescriptorSwizzle::span_128);
 }
 
-// Rows 16*step.. of an MN-major tile at `tile_address`, all its columns.
+// Returns the descriptor of rows 16*step.. of an MN-major tile at `tile_address`, all its columns.
 template <class Tile>
 constexpr uint64_t mn_major_descriptor(uint32_t tile_address, int step) {
   static_assert(Tile::kElementBytes == 2 && Tile::kPanelRowBytes == 128);

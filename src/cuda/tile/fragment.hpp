@@ -1,4 +1,4 @@
-// Which matrix element each (lane, register element) of a Tensor Core operand holds.
+// The matrix element of each (lane, register element) of a Tensor Core operand.
 //
 // mma.sync works on one warp, g = lane / 4, t = lane % 4; wgmma on four. An operand is named by its
 // role: A (row, k), B (k, column), C (row, column), the accumulator. `e` counts elements in
@@ -52,7 +52,7 @@ constexpr Cell wgmma_c(int thread, int e) {
   return {16 * (thread / 32) + in_product.row, 8 * (e >> 2) + in_product.column};
 }
 
-// 16-bit A operand of a wgmma held in registers: 64 x 16, e in 0..7.
+// 16-bit A operand of a wgmma in registers: 64 x 16, e in 0..7.
 constexpr Cell wgmma_k16_a(int thread, int e) {
   const Cell in_warp = mma_k16_a(thread % 32, e);
   return {16 * (thread / 32) + in_warp.row, in_warp.column};

@@ -1,11 +1,11 @@
-// A place in a ring of kSlots buffers: producer and consumers count it alike.
+// A position in a ring of kSlots buffers, counted the same way by producer and consumers.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::tile {
 
-// The parity is that of the phase of the slot's barriers in the current round.
+// The parity of the phase of the slot's barriers in the current round.
 template <int kSlots>
 struct Ring {
   uint32_t slot = 0, parity = 0;

@@ -2,10 +2,10 @@
 // rows lie in eight different bank groups: ldmatrix, cp.async and row-wise vector accesses are all
 // free of conflicts.
 //
-// The tile is cut into panels of 128 bytes per row (one of 64 bytes when the rows are that short);
-// the panels lie one after the other. Within a panel chunk c of row r is stored at chunk
-// swizzle_chunk(r, c). This is bit for bit what TMA writes and wgmma reads with the 128-byte and
-// 64-byte swizzles, so one layout serves every kernel. The tile starts at a multiple of 1024 bytes.
+// The tile is divided into panels of 128 bytes per row (one of 64 bytes if rows are that short);
+// the panels are contiguous. Within a panel, chunk c of row r is stored at chunk swizzle_chunk(r,
+// c). This is bit for bit what TMA writes and wgmma reads with the 128-byte and 64-byte swizzles,
+// so one layout serves every kernel. The tile starts at a multiple of 1024 bytes.
 //
 //   panel 0: row 0 | row 1 | ... | row R-1 | panel 1: row 0 | ...
 #pragma once
@@ -18,8 +18,8 @@ namespace flashcore::cuda::tile {
 
 inline constexpr int kTileAlignment = 1024;
 
-// The same permutation as the hardware states it, on byte offsets from an aligned start; kSpan is
-// the swizzle's width in bytes, 128, 64 or 32.
+// The same permutation in the hardware's form, on byte offsets from an
+// aligned start; kSpan is the swizzle's width in bytes, 128, 64 or 32.
 template <int kSpan>
 constexpr uint32_t swizzle_bytes(uint32_t offset) {
   static_assert(kSpan == 128 || kSpan == 64 || kSpan == 32);
@@ -53,9 +53,9 @@ struct SmemTile {
     return chunk_offset(row, byte / kChunkBytes) + static_cast<uint32_t>(byte % kChunkBytes);
   }
 
-  // From offset (or address, the tile being aligned) `at` of chunk c < step of some row to that of
-  // chunk c + step * i of the same row, for a power of two `step`. One exclusive or, and an
-  // addition that is a constant when i is.
+  // Advances from offset (or address, if the tile is aligned) `at` of chunk
+  // c < step of some row to chunk c + step * i of the same row, for a power
+  // of two `step`: one XOR, and an addition that is constant if i is.
   template <int kStep>
   static constexpr uint32_t advance(uint32_t at, int i) {
     static_assert(kStep > 0 && (kStep & (kStep - 1)) == 0 && kStep <= kPanelChunks);

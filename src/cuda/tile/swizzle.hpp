@@ -1,10 +1,10 @@
-// XOR swizzle of 16-byte chunks in a shared-memory tile, and a counter of the bank conflicts that
-// it removes. Everything is constexpr: the kernels and the host tests use the same functions.
+// XOR swizzle of 16-byte chunks in a shared-memory tile, and a counter of the
+// bank conflicts that it removes. constexpr: shared by kernels and host tests.
 //
-// Shared memory has 32 banks of 4 bytes, that is 8 groups of 16 bytes. A warp that reads a column
-// of 16-byte chunks (ldmatrix: 8 rows, one chunk a row) wants the 8 rows in 8 different groups.
-// Stored plainly, rows of 128 bytes put them all in one group; the swizzle moves chunk c of row r
-// to
+// Shared memory has 32 banks of 4 bytes, that is 8 groups of 16 bytes. A warp
+// that reads a column of 16-byte chunks (ldmatrix: 8 rows, one chunk per row)
+// needs the 8 rows in 8 different groups. Without a swizzle, rows of 128
+// bytes put them all in one group; the swizzle moves chunk c of row r to
 //
 //   64-byte rows    c ^ ((r / 2) % 4)   two rows fill 128 bytes, so the key advances every 2 rows
 //   128-byte rows   c ^ (r % 8)
@@ -20,9 +20,9 @@
 namespace flashcore::cuda::tile {
 
 inline constexpr int kChunkBytes = 16;
-inline constexpr int kBankGroups = 8;  // 128 bytes: what shared memory delivers in one cycle
+inline constexpr int kBankGroups = 8;  // 128 bytes: shared memory's throughput per cycle
 
-// Where chunk `chunk` of row `row` is stored, as a chunk index within that row.
+// Returns the position of chunk `chunk` of row `row`, as a chunk index within that row.
 template <int kRowBytes>
 constexpr int swizzle_chunk(int row, int chunk) {
   static_assert(kRowBytes == 64 || kRowBytes == 128 || kRowBytes == 256);
@@ -42,7 +42,7 @@ constexpr int swizzle_offset(int row, int column) {
 //
 // Columns: if column0 is a multiple of 8 that shares no bit with c, and row0 a multiple of 8, then
 //   swizzle_offset(row0 + r, column0 + c) = (swizzle_offset(r, c) ^ column0) + row0 * row length
-// and the XOR may as well be taken of an address (2 * column0 then), if the tile starts at a
+// and the XOR may also be applied to an address (with 2 * column0), if the tile starts at a
 // multiple of kRowBytes.
 //
 // Rows of 128 or 256 bytes: if `rows` is a multiple of a power of two that exceeds r, then
@@ -50,8 +50,8 @@ constexpr int swizzle_offset(int row, int column) {
 //       (swizzle_offset(r, c) ^ swizzle_row_step(rows)) + rows * row length
 constexpr int swizzle_row_step(int rows) { return (rows & 7) * 8; }
 
-// How many 128-byte cycles one access of 8 chunks takes beyond the first: lane i of 8 touches the
-// chunk at byte address address[i]; equal addresses are served together.
+// Returns the 128-byte cycles beyond the first that one access of 8 chunks takes: lane i
+// of 8 accesses the chunk at byte address address[i]; equal addresses are served together.
 constexpr int bank_conflicts(const std::array<uint32_t, 8>& address) {
   int worst = 0;
   for (uint32_t group = 0; group < kBankGroups; ++group) {
@@ -67,8 +67,8 @@ constexpr int bank_conflicts(const std::array<uint32_t, 8>& address) {
   return worst > 0 ? worst - 1 : 0;
 }
 
-// Conflicts of reading a 16x16 fragment at (row0, column0) with ldmatrix.x4: four phases, each of 8
-// rows of one chunk column.
+// Conflicts of an ldmatrix.x4 read of a 16x16 fragment at (row0,
+// column0): four phases, each of 8 rows of one chunk column.
 template <int kRowBytes>
 constexpr int fragment_conflicts(int row0, int column0, bool swizzled) {
   int total = 0;
@@ -86,8 +86,8 @@ constexpr int fragment_conflicts(int row0, int column0, bool swizzled) {
   return total;
 }
 
-// Conflicts of writing 32 consecutive chunks, row by row, as a warp of 16-byte copies does: four
-// phases of 8 lanes.
+// Conflicts of writes of 32 consecutive chunks, row by row,
+// as in a warp's 16-byte copies: four phases of 8 lanes.
 template <int kRowBytes>
 constexpr int copy_conflicts(int first_row, bool swizzled) {
   constexpr int kChunks = kRowBytes / kChunkBytes;

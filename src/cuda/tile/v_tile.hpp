@@ -1,8 +1,8 @@
-// A tile of an fp8 V on its way between rows of keys and rows of dimensions (docs/semantics.md): in
-// shared memory as rows of keys.
+// A tile of an fp8 V during its conversion between keys as rows and
+// dimensions as rows (docs/semantics.md): in shared memory, keys are rows.
 //
-// Each 16 keys lie one word further on, so that the threads of a warp, which have keys of all eight groups
-// of 16, find them in different banks.
+// Every 16 keys are followed by a word of padding, so that the threads of a
+// warp, which access keys of all eight groups of 16, use different banks.
 #pragma once
 
 namespace flashcore::cuda::tile {
@@ -10,9 +10,9 @@ namespace flashcore::cuda::tile {
 struct VTile {
   static constexpr int kColumns = 128;  // kColumnBlock
   static constexpr int kDims = 64;
-  static constexpr int kChunk = 16;                  // bytes that a thread moves at once
+  static constexpr int kChunk = 16;                  // bytes per thread and access
   static constexpr int kGroups = kColumns / kChunk;  // of keys
-  static constexpr int kPitch = kDims + 4;           // bytes from a key to the next
+  static constexpr int kPitch = kDims + 4;           // bytes from one key to the next
 
   unsigned char values[kColumns * kPitch + kGroups * 4];
 

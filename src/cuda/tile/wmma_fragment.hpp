@@ -1,8 +1,8 @@
-// Which element of a WMMA m16n16k16 tile each (lane, register) holds, on sm_80 and later.
+// The element of a WMMA m16n16k16 tile in each (lane, register), on sm_80 and later.
 //
-// nvcuda::wmma leaves the layout of its fragments unspecified. On sm_80 and later every compiler so
-// far makes one m16n16k16 product of two m16n8k16 instructions, whose layouts are documented, and
-// the maps below follow from that. They are checked on the device (ladder/wmma_probe) before a
+// nvcuda::wmma leaves the layout of its fragments unspecified. On sm_80 and later, every compiler
+// so far builds one m16n16k16 product from two m16n8k16 instructions, whose layouts are documented,
+// and the maps below follow from that. They are checked on the device (ladder/wmma_probe) before a
 // kernel relies on them, and on the host for covering every element exactly once.
 //
 // With g = lane / 4 and t = lane % 4:
@@ -26,7 +26,7 @@ struct Coord {
   int row, column;
 };
 
-// A lane's accumulator registers lie in two rows, g and g + 8: 0 for the first, 1 for the second.
+// A lane's accumulator registers are in two rows, g and g + 8: 0 for the first, 1 for the second.
 constexpr int wmma_accumulator_row_slot(int reg) { return (reg >> 1) & 1; }
 
 constexpr Coord wmma_accumulator(int lane, int reg) {
@@ -34,10 +34,10 @@ constexpr Coord wmma_accumulator(int lane, int reg) {
           2 * (lane % 4) + (reg & 1) + 8 * (reg / 4)};
 }
 
-// Operand A as (row, k): the same places as the accumulator.
+// Operand A as (row, k): same positions as the accumulator.
 constexpr Coord wmma_operand_a(int lane, int reg) { return wmma_accumulator(lane, reg); }
 
-// Operand B as (k, column): that of A with the two register pairs in the middle exchanged.
+// Operand B as (k, column): A's map with the middle two register pairs exchanged.
 constexpr Coord wmma_operand_b(int lane, int reg) {
   return {2 * (lane % 4) + (reg & 1) + 8 * ((reg >> 1) & 1), lane / 4 + 8 * (reg / 4)};
 }

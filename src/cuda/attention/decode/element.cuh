@@ -1,4 +1,4 @@
-// What differs between the types of Q, and how fp8 keys and values become it, exactly.
+// The operations that differ between the types of Q, and the exact conversion of fp8 keys and values.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace flashcore::cuda::attention::decode {
 
 struct Fp16 {
-  // Of a probability's first term, and the least of its second: see Terms.
+  // Factor of a probability's first term, and the least magnitude of its second: see Terms.
   static constexpr float kBelow = 1 - 0x1p-11F, kLeast = 0x1p-24F;
   static constexpr uint32_t kExponents = 0x7c007c00U;  // all ones: not finite
   __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -29,16 +29,16 @@ struct Bf16 {
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
   __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
-  // Exact for what fp8 holds.
+  // Exact for all fp8 values.
   __device__ static uint32_t of_f16x2(uint32_t pair) {
     return ptx::pack_bf16x2(ptx::f16_to_float(static_cast<uint16_t>(pair)),
                             ptx::f16_to_float(static_cast<uint16_t>(pair >> 16)));
   }
 };
 
-// Two probabilities, each as two terms of 16 bits: one is too coarse where few keys count, or scales
-// make values large. Both terms have the probability's sign and the second is never 0, so that an
-// infinite value gives what it gives by one term. Of 0, or of what is not seen: 0.
+// Two probabilities, each as two 16-bit terms: one term is too coarse if few keys count, or if scales make
+// values large. Both terms have the probability's sign and the second is never 0, so that an infinite
+// value gives the same result as with one term. Both are 0 for 0, as for keys that are not visible.
 struct Terms {
   uint32_t first, second;
 };
@@ -54,13 +54,13 @@ __device__ __forceinline__ Terms terms_of(float low, float high) {
                                second_term<Element>(high, static_cast<uint16_t>(first >> 16)))};
 }
 
-// Two fp8 values, in bits 0..15, as two of Q's type. e5m2 is the upper half of fp16.
+// Converts two fp8 values, in bits 0..15, to Q's type. e5m2 is the upper half of fp16.
 template <class Element>
 __device__ __forceinline__ uint32_t of_fp8x2(uint32_t pair, bool e5m2) {
   return Element::of_f16x2(e5m2 ? __byte_perm(pair, 0, 0x1404) : ptx::e4m3x2_to_f16x2(pair));
 }
 
-// Bytes 0 and 2, or 1 and 3, of a word in bits 0..15.
+// Returns bytes 0 and 2, or 1 and 3, of a word in bits 0..15.
 __device__ __forceinline__ uint32_t even_bytes(uint32_t word) {
   return __byte_perm(word, 0, 0x4420);
 }

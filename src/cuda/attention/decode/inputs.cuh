@@ -1,4 +1,4 @@
-// How decode kernels read what they are given: pairs of Q's elements, and where a key lies.
+// The inputs of decode kernels: pairs of Q's elements, and the addresses of keys.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::attention::decode {
 
-// Columns `column` and the next of a row of Q, packed, zeros past its end.
+// Returns columns `column` and + 1 of a row of Q, packed, with zeros past its end.
 __device__ __forceinline__ uint32_t query_pair(const Params& p, const uint16_t* row, int column) {
   if (p.pairs && column + 1 < p.head_dim_qk) {
     return __ldg(reinterpret_cast<const uint32_t*>(row + column));
@@ -28,7 +28,7 @@ __device__ __forceinline__ float scale_of(const KeyScales& s, int lead, int kv_h
   return __ldg(s.data + (lead * s.lead + kv_head * s.head + block * s.block));
 }
 
-// kScales: K and V may have some. A page that is none is reported.
+// kScales: K and V may have scales. A page index out of range is reported.
 template <bool kScales>
 __device__ __forceinline__ KeyPlace find_place(const Params& p, const CachedEntry& entry, int batch,
                                                int kv_head, int key) {

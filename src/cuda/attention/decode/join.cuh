@@ -1,8 +1,8 @@
-// A row's partial results become one: a lane a column.
+// Joins a row's partial results, one lane per column.
 //
-// Each lane also reads the numbers of a part, and its column of 16 parts at once, before anything is
-// waited for. Parts are added in the order of their keys, whatever other rows there are: the same
-// parts give the same bits in every batch.
+// Each lane also reads the numbers of one part, and its column of 16 parts at
+// once, before it waits for any load. Parts are added in the order of their keys,
+// independently of other rows: the same parts give the same bits in every batch.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Joined {
   float largest = kNoKey, sum = 0, o = 0;
 };
 
-// Of a warp's lanes, which have columns of their own. at(i): where part i's numbers are in `rows`,
-// and its outputs in `outputs`, in rows of head_dim.
+// Called by a warp whose lanes have different columns. at(i): index of part
+// i's numbers in `rows`, and of its outputs in `outputs`, in rows of head_dim.
 template <class At>
 __device__ __forceinline__ Joined join_parts(const float2* rows, const float* outputs, int head_dim,
                                              int count, At at, int column) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ Joined join_parts(const float2* rows, const float* ou
     if (first > 0) load(first);
     if (first % 32 == 0) {
       if (count > 32) own = first + lane < count ? rows[at(first + lane)] : make_float2(kNoKey, 0);
-      seen = own.y != 0;  // otherwise no key of the part is seen; a NaN is
+      seen = own.y != 0;  // otherwise no key of the part is visible; a NaN counts
       weight = seen ? weight_of(own.x, joined.largest) : 0.0F;
       joined.sum += own.y * weight;
     }
@@ -70,7 +70,7 @@ __device__ __forceinline__ Joined join_parts(const float2* rows, const float* ou
   return joined;
 }
 
-// A column of a row of O, and LSE, from the row's parts.
+// Stores a column of a row of O, and LSE, from the row's parts.
 __device__ __forceinline__ void store_row(const Params& p, const Row& row, const Joined& joined,
                                           int column) {
   const Ending ending = ending_of(p, row.head, joined.largest, joined.sum);

@@ -1,4 +1,4 @@
-// Rows of O and LSE, and how a row's partial results become them.
+// Rows of O and LSE, and their computation from partial results.
 //
 // A partial result: the largest score, the sum of e^(score - largest), and that sum's outputs.
 #pragma once
@@ -19,7 +19,7 @@ struct Row {
   Entry entry;
 };
 
-// Row `index` of O, heads within entries, or packed rows within heads.
+// Finds row `index` of O: heads within sequences, or packed rows within heads.
 __device__ inline Row find_row(const Params& p, int64_t index) {
   const bool packed = p.cu_seqlens_q.data != nullptr;
   const int64_t rows = packed ? p.total_q : p.seqlen_q;
@@ -39,7 +39,7 @@ __device__ inline Row find_row(const Params& p, int64_t index) {
   return row;
 }
 
-// What a part weighs beside the largest score of all.
+// Returns the weight of a part with largest score `largest`, relative to the largest of all.
 __device__ __forceinline__ float weight_of(float largest, float of_all) {
   return split_weight(largest, of_all, kLog2E, [](float x) { return ptx::exp2_approx(x); });
 }
@@ -55,8 +55,8 @@ __device__ inline void store_output(const Params& p, int64_t at, float x) {
 
 __device__ inline float exp_of(float x) { return ptx::exp2_approx(x * kLog2E); }
 
-// Of a row whose parts are joined: what its outputs are multiplied by, and its LSE. empty: its
-// outputs are 0, whatever they are multiplied by. A NaN sum is not empty.
+// The factor of a row's joined outputs, and its LSE. empty:
+// the outputs are 0, for any factor. A NaN sum is not empty.
 struct Ending {
   bool empty;
   float factor, lse;

@@ -1,4 +1,4 @@
-// What every decode kernel is told, whatever else it adds. Strides are in elements.
+// The parameters common to all decode kernels. Strides are in elements.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace flashcore::cuda::attention::decode {
 
 enum class OutputType : int32_t { f32, f16, bf16 };
 
-// One fp32 number a batch entry and head; absent when data is null.
+// One fp32 number per batch entry and head; absent if data is null.
 struct HeadNumbers {
   const float* data;
   int64_t batch, head;
 };
 
-// One fp32 scale a batch entry or page, head, and block of keys; absent when data is null.
+// One fp32 scale per batch entry or page, head, and block of keys; absent if data is null.
 struct KeyScales {
   const float* data;
   int64_t lead, head, block;
@@ -27,7 +27,7 @@ struct KeyScales {
 
 // A tree mask; strides are in words.
 struct TreeBits {
-  const int32_t* data;  // null is right for one without words
+  const int32_t* data;  // null is valid for a mask without words
   int64_t batch, query, word;
   int64_t words;
   bool present;
@@ -37,16 +37,16 @@ struct Params : ForwardParams {
   KvCacheParams cache;
   Band band;
   float softmax_scale;
-  SoftcapParams softcap;  // its units are natural ones here; cap_log2 0: off
+  SoftcapParams softcap;  // in natural units here; cap_log2 0: off
   HeadNumbers sinks, alibi_slopes;
   KeyScales k_scale, v_scale;
   Divisor by_scale_block;
   bool scaled;  // there are scales
-  bool k_e5m2;  // of fp8 keys; otherwise e4m3
-  bool chunks;  // rows of K and V are aligned 16-byte chunks; otherwise element by element
+  bool k_e5m2;  // type of fp8 keys; otherwise e4m3
+  bool chunks;  // rows of K and V are aligned 16-byte chunks; otherwise read element by element
   bool pairs;   // rows of Q are aligned pairs
   bool batch_invariant;
-  bool v_e5m2;  // of fp8 values
+  bool v_e5m2;  // type of fp8 values
   OutputType o_type;
   int group;  // heads_q / heads_kv
   Divisor by_group;

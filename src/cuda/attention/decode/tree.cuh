@@ -1,5 +1,5 @@
-// Tree masks of speculative decoding: which keys of a tile the bits of a query allow
-// (problem/tree_mask.hpp).
+// Tree masks of speculative decoding: the keys of a tile
+// that a query's bits allow (problem/tree_mask.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace flashcore::cuda::attention::decode {
 
-// Of a row of words: keys before the first word are not concerned, those past the last are removed.
+// Returns a word of a row: keys before the first word are allowed, those past the last are removed.
 __device__ __forceinline__ uint32_t tree_word(const TreeBits& tree, int64_t row, int64_t word) {
   if (word < 0) return ~uint32_t{0};
   if (word >= tree.words) return 0;
   return static_cast<uint32_t>(__ldg(tree.data + (row + word * tree.word)));
 }
 
-// Bit c: whether `query` of entry `batch` may see key + c, for c < 32.
+// Bit c: whether `query` of batch entry `batch` may see key + c, for c < 32.
 __device__ __forceinline__ uint32_t tree_bits(const TreeBits& tree, const Entry& entry, int batch,
                                               int query, int key) {
   const int64_t bit = key - entry.offset;

@@ -1,5 +1,5 @@
-// What a batch entry asks of a decode kernel: the keys that its queries see, in granules that are
-// never cut, and its rows. constexpr: kernels, plans and host tests share it.
+// A sequence's work for a decode kernel: the keys that its queries see, in granules
+// that are never cut, and its rows. constexpr: shared by kernels, plans and host tests.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline constexpr int kGranule = 128;  // keys
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Keys [begin, end). Rows are the queries' of all heads of a group; row = query * group + head.
+// Keys [begin, end). Rows are the queries of all heads of a group; row = query * group + head.
 struct SeenKeys {
   int begin, end, rows;
 

@@ -1,11 +1,11 @@
-// Outputs that are not finite, computed again one by one, exactly, and the LSE of their rows. So
-// are those of rows whose reference is too large (attention/large_reference.hpp): they were made
-// infinite.
+// Recomputes outputs that are not finite, one by one and exactly, and the LSE of
+// their rows. Rows whose reference is too large (attention/large_reference.hpp)
+// are included: their outputs have been made infinite.
 //
-// A Tensor Core product multiplies every probability of a tile by every value, and 0 * NaN is NaN:
-// a NaN or infinity in V reaches rows whose mask removes its key. Where a warp finds such an output
-// it computes the row again from global memory, visiting only the keys that the row sees. That is
-// slow, and almost never runs.
+// A Tensor Core product multiplies every probability of a tile by every value,
+// and 0 * NaN is NaN: a NaN or infinity in V reaches rows whose mask removes its
+// key. If a warp finds such an output, it recomputes the row from global memory,
+// visiting only the keys that the row sees. This is slow, and almost never runs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// The raw score of one query and key.
+// Returns the raw score of one query and key.
 template <class Element>
 __device__ inline float exact_score(const uint16_t* q, const uint16_t* k, int head_dim) {
   float dot = 0;
@@ -38,9 +38,9 @@ struct ExactOutput {
   float value, lse;
 };
 
-// Column `column` (a different one for every lane) of one query's output, by the whole warp. Lanes
-// whose column is past head_dim_v lend a hand with scores. The largest score is subtracted before
-// anything is scaled, which is exact for all scores that count.
+// Computes column `column` (different in every lane) of one query's output, by the
+// whole warp. Lanes whose column is past head_dim_v help with scores. The largest
+// score is subtracted before scaling, which is exact for all scores that count.
 template <class Element>
 __device__ inline ExactOutput exact_output(const Params& p, const Task& task, int query,
                                            int column) {
@@ -82,9 +82,9 @@ __device__ inline ExactOutput exact_output(const Params& p, const Task& task, in
           .lse = fmaf(largest, p.scale_log2 * kLn2, __logf(sum))};
 }
 
-// Rows from `first` on, each found by kRowLanes lanes of the warp, as far as one of them is in
-// `lanes`: its outputs are not finite. The 32 * pieces columns from first_column on. Out of line,
-// and everything is found again, so that nothing has to be kept for it.
+// Recomputes rows from `first` on, kRowLanes lanes of the warp per row, if one of these lanes
+// is in `lanes`: its outputs are not finite. Computes the 32 * pieces columns from first_column
+// on. Out of line, and derives everything again, so that nothing need be kept for it.
 template <class Element, bool kVaries, int kRowLanes>
 __device__ __noinline__ void store_exactly(const Params& p, uint32_t lanes, int first,
                                            int first_column, int pieces) {

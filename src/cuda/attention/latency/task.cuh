@@ -1,5 +1,5 @@
-// What one block or cluster of a latency kernel computes: a tile of queries of one batch entry and
-// head.
+// The task of one block or cluster of a latency kernel:
+// a tile of queries of one batch entry and head.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace flashcore::cuda::attention::latency {
 
 struct Task {
   int batch, head, kv_head;
-  int map_batch;      // the entry as tensor maps count: packed tensors have only one
-  int first_query;    // of the tile, counted in the entry
-  int len_q, rows_q;  // queries in use, and rows of O that belong to the entry
+  int map_batch;      // batch index in tensor maps: packed tensors have only one
+  int first_query;    // of the tile, counted in the sequence
+  int len_q, rows_q;  // queries in use, and rows of O that belong to the sequence
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors, 0 otherwise
   BandLimits limits;
   TileRange tiles;
@@ -23,7 +23,7 @@ struct Task {
   __device__ bool exists() const { return first_query < rows_q; }
 };
 
-// Lengths, rows and diagonal of an entry that is not like the others.
+// Finds the lengths, rows and diagonal of a sequence, if sequences differ.
 __device__ inline void find_own_entry(const Params& p, Task& task) {
   const Entry entry = find_entry(p, task.batch);
   if (p.cu_seqlens_q.data != nullptr) task.map_batch = 0;
@@ -34,7 +34,7 @@ __device__ inline void find_own_entry(const Params& p, Task& task) {
   task.limits = band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
 }
 
-// Queries first_query .. + block_q of the block's head and batch entry: the grid's y and z.
+// Returns the task of queries first_query .. + block_q of the block's head and batch entry: the grid's y and z.
 template <bool kVaries>
 __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, int block_q) {
   Task task;
@@ -50,8 +50,8 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
   return task;
 }
 
-// What a block is and what it has to read before its first copies. A launch finds neither at hand:
-// they are asked for first of all, and come while barriers are made.
+// Values that a block reads before its first copies. The constant cache is cold at
+// launch, so they are requested first, and arrive while barriers are initialised.
 struct Early {
   int head, batch;
   int heads_per_kv_head, len_kv, high;
@@ -67,8 +67,8 @@ __device__ __forceinline__ Early read_early(const Params& p) {
   return early;
 }
 
-// Tiles of late queries come first: under a causal mask they see the most keys. Where entries are
-// alike, little has to be worked out.
+// Tiles of late queries run first: under a causal mask they see the
+// most keys. If sequences are alike, there is little to compute.
 template <Cover kCover, int kQueries, int kClusterBlocks>
 __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
   const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kClusterBlocks);
@@ -98,7 +98,7 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
   return find_task < kWhole ? Cover::whole : Cover::any, kQueries, kClusterBlocks > (p, early);
 }
 
-// Row `row` of a matrix's batch entry and head.
+// Returns row `row` of a matrix's batch entry and head.
 __device__ inline const uint16_t* row_pointer(const RowMatrix& m, int batch, int head,
                                               int64_t row) {
   return static_cast<const uint16_t*>(m.data) + (batch * m.batch + head * m.head + row * m.row);

@@ -1,10 +1,10 @@
-// dBias: a block owns a tile of it and adds up ds over the dimensions in which the bias has extent 1.
+// dBias: a block owns a tile of it, and sums ds over the dimensions in which the bias has extent 1.
 //
-//   for each batch entry, head and tile of queries that share the tile | Q, dO
-//     for each tile of keys that share it                              | K, V | sums += ds
+//   for each batch entry, head and query tile that share the tile      | Q, dO
+//     for each KV tile that shares it                                  | K, V | sums += ds
 //
-// Blocks add in one order and share no element: the bits are the same in every run, and no copy of
-// dBias is needed.
+// Blocks add in a fixed order and share no element: the
+// result is deterministic, and no copy of dBias is needed.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// The tiles of one dimension that block number `place` adds up: one, or all where the extent is 1.
+// The tiles of one dimension that block number `place` sums: one, or all if the extent is 1.
 struct Tiled {
   int begin, end;
 };
@@ -23,7 +23,7 @@ constexpr Tiled tiled(bool is_sum, int place, int count) {
   return is_sum ? Tiled{0, count} : Tiled{place, place + 1};
 }
 
-// sums over the 16 rows of each warp and over all warps, for each of the tile's columns.
+// Sums over the 16 rows of each warp and over all warps, for each of the tile's columns.
 template <Config kConfig>
 __device__ __forceinline__ void add_rows(typename Shape<kConfig>::Scores& sums, float* shared,
                                          int warp, int lane) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void add_rows(typename Shape<kConfig>::Scores& sums, 
   }
 }
 
-// sums over the columns, in each lane's first element of a row.
+// Sums over the columns, into each lane's first element of a row.
 template <int kProducts>
 __device__ __forceinline__ void add_columns(float (&sums)[kProducts][4]) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// What differs between the types of the computation.
+// The operations that differ between the types of the computation.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Bf16 {
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
 };
 
-// Also the computation where types are mixed: each element becomes fp32 on its way in.
+// Also used if types are mixed: each element is converted to fp32 when loaded.
 struct Fp32 {
   static constexpr uint32_t kInfinity = 0x7f800000, kOne = 0x3f800000;
 };
@@ -55,7 +55,7 @@ __device__ __forceinline__ void store_element(ElementType type, void* data, int6
   }
 }
 
-// Two neighbours, at an even place of a target whose pairs may be stored at once.
+// Stores two neighbours at an even column of a target whose pairs may be stored at once.
 __device__ __forceinline__ void store_pair(ElementType type, void* data, int64_t at, float low,
                                            float high) {
   if (type == ElementType::f32) {

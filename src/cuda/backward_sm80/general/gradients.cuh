@@ -1,7 +1,7 @@
-// A block's walk over the tiles of the other side, which gives the sums of its rows.
+// A block's walk over the tiles of the other side, which computes the sums of its rows.
 //
 //   tile n    : | wait, barrier | S, T | P, dS | sums += ... | barrier |
-//   tile n + 1:                 | load, where there is a second stage -->
+//   tile n + 1:                 | load, if there is a second stage -->
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// What a warp has of its 16 rows.
+// A warp's sums of its 16 rows.
 template <Config kConfig, Output kOutput>
 struct Gradients {
   using S = Shape<kConfig>;
   float first[has_first(kOutput) ? S::kColumns : 1][4];
   float second[has_second(kOutput) ? S::kColumns : 1][4];
-  // Of a lane's pairs, for dQ with all features: whether its rows see a key, and the sums of ds
-  // times the distance from the diagonal.
+  // For dQ with all features, per row of a lane: whether it sees a
+  // key, and the sum of ds times the distance from the diagonal.
   bool sees[2];
   float distances[2];
 };
 
-// LSE and delta of a lane's two rows of queries. Rows past the end have none.
+// LSE and delta of a lane's two query rows. Rows past the end have none.
 struct LaneNotes {
   RowNotes rows[2];
 };
@@ -63,7 +63,7 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
       attention::tile_range(limits, length_of<kQueries>(entry), task.first,
                             task.first + kConfig.block_x(), kConfig.block_y);
   if (range.empty()) return;
-  // Queries have one head of keys, a head of keys a group of heads of queries.
+  // Queries use one KV head; a KV head is used by a group of query heads.
   const int group = p.heads_q / p.heads_kv;
   const int first_head = kQueries ? task.head / group : task.head * group;
   const int turns = (kQueries ? 1 : group) * range.size();
@@ -71,7 +71,7 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
 
   LanePlace place{task.batch, task.head, task.first + 16 * warp + lane / 4, 0};
   LaneNotes own{};
-  // Wide sums leave no registers for the notes: every turn reads them anew.
+  // Wide sums leave no registers for the row statistics: every iteration reads them again.
   constexpr bool kKeepsNotes = kConfig.head_dim <= 128;
   const auto read_notes = [&] {
     if (kQueries) own = lane_notes(p, entry, task.batch, task.head, place.row);
@@ -80,7 +80,7 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
 
   tiles.load_x(p, entry, task.batch, task.head, task.first, thread);
   constexpr int kAhead = kConfig.stages - 1;
-  int head = first_head, tile = range.begin;  // of the turn, and of what is loaded next
+  int head = first_head, tile = range.begin;  // current; load_head, load_tile: the next to load
   int load_head = first_head, load_tile = range.begin;
   const auto advance = [&](int& one_head, int& one_tile) {
     const bool ends = ++one_tile == range.end;

@@ -1,13 +1,13 @@
 // Exactness when a tile holds NaN or infinities.
 //
-// A product multiplies every weight of a tile by every row, and 0 * NaN is NaN: a NaN would reach
-// rows whose pair with it is removed. So a block whose sums are not finite computes them again in
-// two passes, both through the ordinary loop, and rewrites the tiles of the other side between the
-// products that make scores and those that make sums:
+// A product multiplies every weight of a tile by every row, and 0 * NaN is NaN: a NaN
+// would reach rows whose pair with it is removed. Therefore a block whose sums are not
+// finite recomputes them in two passes, both through the ordinary loop, and rewrites the
+// tiles of the other side between the products that make scores and those that make sums:
 //
-//   values   NaN and infinities become 0: sums are right except for what was left out
-//   kinds    they become 1, everything else 0, and the weights of all pairs that remain 1: a sum that
-//            is not 0 says that the row has such a value in this column
+//   values   NaN and infinities become 0: sums are right except for these values
+//   kinds    they become 1, everything else 0, and the weights of all remaining pairs 1: a sum that
+//            is not 0 means that the row has such a value in this column
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ __device__ __forceinline__ uint32_t guarded(uint32_t bits, Pass pass) {
   return pass == Pass::values ? 0 : Element::kOne;
 }
 
-// This thread's share of a tile. Barriers must pass before and after.
+// Rewrites this thread's share of a tile. Barriers must pass before and after.
 template <class Element>
 __device__ __forceinline__ void guard_tile(unsigned char* tile, int bytes, Pass pass, int thread,
                                            int threads) {

@@ -1,13 +1,13 @@
-// The joint kernel of backward_sm80: a block owns keys, and one loop over the tiles of queries that
-// see them gives dK and dV, in registers, and what these keys add to dQ, in memory.
+// The joint kernel of backward_sm80: a block owns keys, and one loop over the query tiles
+// that see them computes dK and dV, in registers, and these keys' part of dQ, in memory.
 //
 //   tile n    : | wait | S, T | P, dS | dV += P^T dO, dK += dS^T Q | barrier | dQ = dS K | add |
 //   tile n + 1:                                                              | load -->
 //
-// Scores are transposed, keys are rows: P^T and dS^T leave the accumulators as left operands of the
-// products with dO and Q. Only dS passes through shared memory, for dQ, whose sum is over all keys of
-// the block. Blocks add to a tile of dQ in the order of their keys, each warp when its turn comes, so
-// the result has the same bits in every run. A block waits only for blocks whose tickets are older.
+// Scores are transposed, with keys as rows: P^T and dS^T leave the accumulators as left operands
+// of the products with dO and Q. Only dS passes through shared memory, for dQ, whose sum is over
+// all keys of the block. Blocks add to a tile of dQ in the order of their keys, each warp in its
+// turn, so the result is deterministic. A block waits only for blocks with older tickets.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,11 @@ struct JointShape {
   static constexpr int kColumns =
       kConfig.head_dim / 8 / kConfig.sharing;           // m16n8 products of dK and dV
   static constexpr int kProducts = kConfig.step_q / 8;  // of scores
-  static constexpr int kStepQueries = kConfig.step_q * kConfig.sharing;  // of all that share keys
+  static constexpr int kStepQueries = kConfig.step_q * kConfig.sharing;  // of all sharing warps
   static constexpr int kSteps = kConfig.block_q / kStepQueries;
   using KvTile = tile::SmemTile<kConfig.block_kv(), kConfig.head_dim, 2>;
   using QTile = tile::SmemTile<kConfig.block_q, kConfig.head_dim, 2>;
-  using DsTile = tile::SmemTile<kConfig.block_kv(), kConfig.block_q, 2>;  // a row a key
+  using DsTile = tile::SmemTile<kConfig.block_kv(), kConfig.block_q, 2>;  // one row per key
   using Sums = JointSums<kConfig>;
   using Gradient = float[kRowTiles][kColumns][4];
   using Scores = float[kRowTiles][kProducts][4];
@@ -49,21 +49,21 @@ struct JointShape {
   static constexpr int kVOffset = KvTile::kBytes;
   static constexpr int kQOffset = 2 * KvTile::kBytes, kDoOffset = kQOffset + QTile::kBytes;
   static constexpr int kDsOffset = kDoOffset + QTile::kBytes;
-  static constexpr int kWeightsOffset = kDsOffset + DsTile::kBytes;  // where warps share keys
+  static constexpr int kWeightsOffset = kDsOffset + DsTile::kBytes;  // if warps share keys
   static constexpr int kNotesOffset = kDsOffset + kConfig.ds_bytes();
   static constexpr int kPlaceOffset = kNotesOffset + kConfig.block_q * 8;
   static_assert(kPlaceOffset + JointConfig::kPlaceBytes == kConfig.smem_bytes());
 };
 
-// What a block does, in shared memory: the loop has no registers for it.
+// A block's task, in shared memory: the loop has no registers for it.
 struct JointPlace {
   Task task;
-  attention::BandLimits limits;  // of a key
-  attention::TileRange range;    // of tiles of queries
-  int turns;                     // of all heads that share the keys; -1: the block has no rows
-  int first_head;                // of these
+  attention::BandLimits limits;  // per key
+  attention::TileRange range;    // of query tiles
+  int turns;                     // over all heads that share the keys; -1: the block has no rows
+  int first_head;                // of those heads
 
-  // What is done with `left` turns to go: tiles of a head from the last to the first, head by head.
+  // The iteration with `left` iterations to go: tiles of a head from last to first, head by head.
   struct Work {
     int head, tile;
   };
@@ -91,8 +91,8 @@ __device__ __forceinline__ JointPlace find_place(const Params& p) {
   return place;
 }
 
-// s = K Q^T and t = V dO^T of a step, in turns, so that each has the other to wait for. k and q are
-// shared addresses, of the warp's rows and of the step's; V and dO lie at the same distances.
+// s = K Q^T and t = V dO^T of a step, interleaved, so that each fills the other's latency. k and q
+// are shared addresses of the warp's rows and of the step's; V and dO follow at the same distances.
 template <JointConfig kConfig, class Element>
 __device__ __forceinline__ void multiply_scores(typename JointShape<kConfig>::Scores& s,
                                                 typename JointShape<kConfig>::Scores& t, uint32_t k,
@@ -133,14 +133,14 @@ __device__ __forceinline__ void multiply_scores(typename JointShape<kConfig>::Sc
   }
 }
 
-// sums += A Y. y: shared address of the step's rows, at the warp's columns. left(i, block): what
-// ldmatrix gives of A's rows 16 i and columns 16 block.
+// sums += A Y. y: shared address of the step's rows, at the warp's columns.
+// left(i, block): ldmatrix's result for A's rows 16 i and columns 16 block.
 template <JointConfig kConfig, class Element, class Left>
 __device__ __forceinline__ void multiply_rows(typename JointShape<kConfig>::Gradient& sums,
                                               Left left, uint32_t y, int lane) {
   using S = JointShape<kConfig>;
   using YTile = typename S::QTile;
-  // Unrolled further, fragments that are read early take registers that all features need.
+  // With more unrolling, fragments that are read early take registers that all features need.
   constexpr int kUnrolled = S::kShares && S::kRowTiles == 1 ? 1 : S::kStepQueries / 16;
   const uint32_t y_row = y + rows_first<YTile>(lane);
 #pragma unroll kUnrolled
@@ -179,7 +179,7 @@ __device__ __forceinline__ void pack_scores(typename JointShape<kConfig>::Packed
   }
 }
 
-// The warp's dS (or P) of a step, `first_row` and `first_query` in the tile.
+// Stores the warp's dS (or P) of a step; `first_row` and `first_query`: in the tile.
 template <JointConfig kConfig>
 __device__ __forceinline__ void store_packed(unsigned char* tile,
                                              const typename JointShape<kConfig>::Packed& packed,
@@ -199,7 +199,7 @@ __device__ __forceinline__ void store_packed(unsigned char* tile,
   }
 }
 
-// The warp's part of dS K, which is [queries, head_dim].
+// Computes the warp's part of dS K, which is [queries, head_dim].
 template <JointConfig kConfig, class Element>
 __device__ __forceinline__ void multiply_dq(float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4],
                                             uint32_t ds, uint32_t k, int warp, int lane) {
@@ -235,10 +235,10 @@ __device__ __forceinline__ void multiply_dq(float (&dq)[2][JointShape<kConfig>::
   }
 }
 
-// Where a warp stands in the order of those that add to its part of a tile of dQ.
+// A warp's position in the order of additions to its part of a tile of dQ.
 struct Turn {
-  unsigned long long* count;  // null: there is no order
-  int before;                 // blocks that come first
+  unsigned long long* count;  // null: unordered
+  int before;                 // number of blocks before this one
 
   __device__ __forceinline__ bool is_first() const { return count != nullptr && before == 0; }
   __device__ __forceinline__ bool has_come() const {
@@ -247,7 +247,7 @@ struct Turn {
   }
 };
 
-// The tile of dQ that is added to with `left` turns to go.
+// Returns the tile of dQ that is added to with `left` iterations to go.
 template <JointConfig kConfig>
 __device__ __forceinline__ int64_t dq_tile(const Params& p, const JointPlace& place, int left) {
   const auto [head, tile] = place.work(left);
@@ -267,7 +267,7 @@ __device__ __forceinline__ Turn find_turn(const Params& p, const JointPlace& pla
           task.first / kConfig.block_kv() - keys.begin};
 }
 
-// Adds the warp's part of a tile; the first in an order writes.
+// Adds the warp's part of a tile; the first one in an order stores it.
 template <JointConfig kConfig>
 __device__ __forceinline__ void add_dq(float* tile_sums, bool is_first,
                                        const float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4],
@@ -289,14 +289,14 @@ __device__ __forceinline__ void add_dq(float* tile_sums, bool is_first,
   }
 }
 
-// Others may see what the lanes have added. This waits for all additions, so it comes a step later.
+// Publishes the lanes' additions. This waits for all of them, so it is done a step later.
 __device__ __forceinline__ void give_turn(unsigned long long*& turn, int lane) {
   __syncwarp();
   if (lane == 0 && turn != nullptr) ptx::count_turn(turn);
   turn = nullptr;
 }
 
-// By index, as gradient_kernel.
+// Takes an index, like gradient_kernel.
 template <int kConfigIndex, class Element, Features kFeatures>
 __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threads())
     joint_kernel(const __grid_constant__ Params p) {
@@ -314,8 +314,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
   if (turns < 0) return;
 
   float2* const notes = reinterpret_cast<float2*>(shared + S::kNotesOffset);
-  // Each use of the thread's number reads it anew: what follows from it would be kept in registers
-  // that the loop has not.
+  // Each use reads the thread index again: otherwise values derived
+  // from it would be kept in registers, which the loop does not have.
   const auto load = [&](int part, const Source& source, int head, int first_row, int begin,
                         int length, auto tile) {
     const attention::RowMatrix& m = source.matrix;
@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     load(S::kDoOffset, p.d_o_tiles, head, entry.q_row, begin, entry.len_q, typename S::QTile{});
     ptx::cp_async_commit();
   };
-  // LSE and delta of a tile: a thread's, which it stores later.
+  // LSE and delta of a tile: one per thread, stored later.
   const auto load_note = [&](const JointPlace::Work& work) {
     const int thread = ptx::thread_index();
     const int query = work.tile * kConfig.block_q + thread;
@@ -373,7 +373,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
           kFeatures == Features::all && p.dropout ? dropout_key_of(p) : PhiloxKey{};
       constexpr int kQueryBytes = S::QTile::kPanelRowBytes;
       const int first_row = kConfig.warp_keys() * (warp / kConfig.sharing);
-      const int part = warp % kConfig.sharing;  // of those that share keys
+      const int part = warp % kConfig.sharing;  // among the warps that share keys
       const int step_query = step * S::kStepQueries,
                 first_query = step_query + part * kConfig.step_q;
       const uint32_t q = base + S::kQOffset, d_o = base + S::kDoOffset;
@@ -430,7 +430,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       load_queries(place.work(left - 1));
       note = load_note(place.work(left - 1));
     }
-    // Looked at early, since an answer takes long; mostly it is yes.
+    // Tested early, since the answer takes long; it is usually yes.
     bool has_come = true;
     if (lane == 0) has_come = find_turn<kConfig>(p, place, left, warp).has_come();
     float dq[2][S::Sums::kColumns][4];

@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// The number of a tile of queries among the sums of dQ.
+// Returns the index of a query tile among the sums of dQ.
 __device__ __forceinline__ int64_t joint_tile(const Params& p, const attention::Entry& entry,
                                               int batch, int head, int block_q, int tile) {
   if (p.cu_seqlens_q.data != nullptr) {

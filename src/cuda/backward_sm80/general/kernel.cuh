@@ -1,8 +1,8 @@
-// backward_sm80: one block a tile of rows, of queries for dQ and of keys for dK and dV.
+// backward_sm80: one block per tile of rows, of queries for dQ and of keys for dK and dV.
 //
-//   find the tile | walk over the other side | finite? store : compute it again, guarded
+//   find the tile | walk over the other side | finite? store : recompute it, guarded
 //
-// No two blocks write the same element, so the result has the same bits in every run.
+// No two blocks write the same element, so the result is deterministic.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// What the rows add to dSinks and dSlopes.
+// Stores the rows' terms of dSinks and dSlopes.
 template <Config kConfig>
 __device__ __forceinline__ void store_row_terms(const Params& p, const Task& task,
                                                 const Gradients<kConfig, Output::dq>& sums, int row,
@@ -35,7 +35,7 @@ __device__ __forceinline__ void store_row_terms(const Params& p, const Task& tas
       const float sink = __ldg(p.sinks.data + task.head * p.sinks.head);
       term = -ptx::exp2_approx((sink - note.x) * attention::kLog2E) * note.y;
     } else if (p.d_lse != nullptr) {
-      // Such a row depends on its sink alone, and only its LSE does.
+      // In such a row, only the LSE depends on the sink; O does not.
       term = __ldg(p.d_lse + task.batch * p.d_lse_batch + task.head * p.d_lse_head +
                    (int64_t{task.entry.q_row} + query) * p.d_lse_row);
     }
@@ -63,18 +63,18 @@ __device__ __forceinline__ void store(const Params& p, const Task& task, unsigne
   }
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, Output kOutput, Features kFeatures>
 __global__ void __launch_bounds__(config_of(kConfigIndex, kFeatures).threads())
     gradient_kernel(const __grid_constant__ Params p) {
   constexpr Config kConfig = config_of(kConfigIndex, kFeatures);
   constexpr bool kQueries = owns_queries(kOutput);
   unsigned char* const shared = ptx::dynamic_shared();
-  if constexpr (!kIsFp32<Element>) {  // after a joint kernel, only what was not finite is left
+  if constexpr (!kIsFp32<Element>) {  // after a joint kernel, only nonfinite results remain
     if (p.joint.not_finite != nullptr && *p.joint.not_finite == 0) return;
   }
-  // Everything is worked out anew in each pass, from registers that are read there: what is the same
-  // in all passes would be kept in registers that the walk has not.
+  // Each pass recomputes everything, from values that it reloads: values common
+  // to all passes would be kept in registers, which the walk does not have.
 #pragma unroll 1
   for (Pass pass = Pass::plain;; pass = pass == Pass::plain ? Pass::values : Pass::kinds) {
     const Task task = find_task<kQueries>(p, kQueries ? p.by_queries : p.by_keys,

@@ -1,4 +1,4 @@
-// Everything that the launches of backward_sm80 are told. Strides are in elements.
+// The parameters of the launches of backward_sm80. Strides are in elements.
 #pragma once
 
 #include <vector_types.h>
@@ -19,7 +19,7 @@ struct Source {
   attention::RowMatrix matrix;
   ElementType type;
   int columns;
-  bool chunks;  // of the type of the computation, in rows of aligned 16-byte chunks
+  bool chunks;  // of the computation's type, in rows of aligned 16-byte chunks
 };
 
 // A matrix that is written.
@@ -28,24 +28,24 @@ struct Target {
   int64_t batch, head, row;
   ElementType type;
   int columns;
-  bool pairs;   // neighbouring columns, the first even, may be stored at once
-  bool chunks;  // eight of them, the first a multiple of eight, too
+  bool pairs;   // two neighbouring columns, the first even, may be stored at once
+  bool chunks;  // also eight columns, the first a multiple of eight
 };
 
-// [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
+// [batch, head, query, key], broadcast if a stride is 0; absent if data is null.
 struct PairMatrix {
   const void* data;
   int64_t batch, head, query, key;
   ElementType type;
 };
 
-// One element a batch entry and head; absent when data is null.
+// One element per batch entry and head; absent if data is null.
 struct HeadVector {
   const float* data;
   int64_t batch, head;
 };
 
-// dBias; its extent is 1 in each dimension over which it is a sum.
+// dBias; its extent is 1 in each dimension that is summed.
 struct BiasTarget {
   void* data;
   int64_t batch, head, query, key;
@@ -53,40 +53,40 @@ struct BiasTarget {
   int extents[4];
 };
 
-// A sum over rows for each head, and for each batch entry or over all of them.
+// A sum over rows per head, for each batch entry or over all of them.
 struct HeadSum {
-  float* data;  // null: not wanted
+  float* data;  // null: not requested
   int64_t batch, head;
   bool by_batch;
-  float* rows;  // what each row adds, in the workspace
+  float* rows;  // each row's term, in the workspace
 };
 
-// The tiles of rows that blocks own, on one side: all of every entry's, or slots of packed_tiles.hpp
-// where those are fewer.
+// The tiles of rows that blocks own, on one side: all tiles of
+// every sequence, or slots of packed_tiles.hpp if those are fewer.
 struct Tiling {
   attention::TileOrder order;
-  int packed_slots;  // of a head; 0: order counts
+  int packed_slots;  // per head; 0: order applies
 };
 
-// What blocks of a joint kernel share, in the workspace.
+// State shared by the blocks of a joint kernel, in the workspace.
 struct JointWorkspace {
   float* dq_sums;                  // see joint_sums.hpp
-  unsigned long long* turns;       // of each tile of dQ and warp: key tiles that have been added;
-                                   // null: in any order, to zeros
+  unsigned long long* turns;       // for each tile of dQ and warp: number of KV
+                                   // tiles added; null: atomic additions, to zeros
   unsigned long long* next_block;  // tickets
   unsigned long long*
-      not_finite;      // 1: a sum was not, so the other kernels work out everything anew
-  int64_t head_tiles;  // tiles of dQ that a head has
-  int64_t counters;    // next_block, not_finite and turns lie together
-  int64_t zeros;       // of dq_sums, in 16 bytes
+      not_finite;      // 1: a sum was not finite, so the other kernels recompute everything
+  int64_t head_tiles;  // tiles of dQ per head
+  int64_t counters;    // next_block, not_finite and turns are contiguous
+  int64_t zeros;       // of dq_sums, in units of 16 bytes
 };
 
 struct Params : attention::ForwardParams {
   Source q_tiles, k_tiles, v_tiles, d_o_tiles;
   ElementType o_type;
-  bool o_chunks;       // O and dO are of 16 bits, in rows of aligned 16-byte chunks
-  int note_lanes;      // threads that a row's note takes: 8, 16 or 32
-  const float* d_lse;  // null: there is none
+  bool o_chunks;       // O and dO are 16-bit, in rows of aligned 16-byte chunks
+  int note_lanes;      // threads per row that compute its statistics: 8, 16 or 32
+  const float* d_lse;  // null: none
   int64_t d_lse_batch, d_lse_head, d_lse_row;
   Target dq, dk, dv;
   BiasTarget d_bias;
@@ -98,14 +98,14 @@ struct Params : attention::ForwardParams {
   Tiling by_joint_queries, by_joint_keys;
   Band band;
   float softmax_scale;
-  float cap, cap_rate;  // 0: off; what tanh is taken of is a product times cap_rate
+  float cap, cap_rate;  // 0: off; the argument of tanh is a product times cap_rate
   PairMatrix bias, mask;
   HeadVector alibi_slopes, sinks;
   bool dropout;
-  uint64_t dropout_threshold;  // a pair is kept when its word is at least this
+  uint64_t dropout_threshold;  // a pair is kept if its word is at least this
   float dropout_rescale;
   PhiloxKey dropout_key;
-  const int64_t* dropout_state;  // seed and offset in memory; null: dropout_key counts
+  const int64_t* dropout_state;  // seed and offset in memory; null: dropout_key applies
   int64_t dropout_state_step;
 };
 

@@ -1,12 +1,12 @@
-// The products of a tile, by one warp: X Y^T of its 16 rows, and A Y where the accumulators of such
-// a product are A.
+// The products of a tile, by one warp: X Y^T of its 16 rows,
+// and A Y, where A are the accumulators of such a product.
 //
-// fp32 goes through tf32 Tensor Cores in three parts:
+// fp32 products use tf32 Tensor Cores, in three parts:
 //
 //   x = high + low, both tf32:  x y  ~  low(x) high(y) + high(x) low(y) + high(x) high(y)
 //
-// What is left out is below 2^-22 of x y. The Tensor Core cuts when it adds, so each sum of a few
-// products starts from zero and is added to the rest by an ordinary, rounding addition.
+// The omitted term is below 2^-22 of x y. The Tensor Core truncates when it adds, so each sum of
+// a few products starts from zero and is added to the rest by an ordinary, rounding addition.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// Byte offset of the row that a lane names to ldmatrix, in a 16 x 16 block of 16-bit elements, or
-// 16 x 8 of fp32, at a tile's start: rows first for left operands and the rows of A Y, columns first
-// for Y^T.
+// Byte offset of the row that a lane passes to ldmatrix, in a 16 x 16
+// block of 16-bit elements, or 16 x 8 of fp32, at a tile's start: rows
+// first for left operands and the rows of A Y, columns first for Y^T.
 template <class Tile>
 __device__ __forceinline__ uint32_t rows_first(int lane) {
   return Tile::chunk_offset(lane & 15, lane >> 4);
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint32_t columns_first(int lane) {
   return Tile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 }
 
-// A left operand in halves, and d += A B for column b0, b1 of B.
+// A left operand, split into high and low parts, and d += A B for column b0, b1 of B.
 struct SplitOperand {
   float high[4], low[4];
 
@@ -52,16 +52,16 @@ __device__ __forceinline__ void clear(float (&sums)[kProducts][4]) {
   for (int n = 0; n < kProducts; ++n) sums[n][0] = sums[n][1] = sums[n][2] = sums[n][3] = 0;
 }
 
-// s = X Y^T. x: shared address of the warp's 16 rows; y: of the tile.
+// s = X Y^T. x: shared address of the warp's 16 rows; y: shared address of the tile.
 template <Config kConfig, class Element>
 __device__ __forceinline__ void multiply_xy(typename Shape<kConfig>::Scores& s, uint32_t x,
                                             uint32_t y, int lane) {
   using S = Shape<kConfig>;
   using XTile = typename S::XTile;
   using YTile = typename S::YTile;
-  // Steps of one pair of chunks, 32 bytes a row; a panel has at most four.
+  // Steps of one pair of chunks, 32 bytes per row; a panel has at most four.
   constexpr int kSteps = YTile::kRowChunks / 2, kPanelSteps = YTile::kPanelChunks / 2;
-  // Unrolled further, fragments that are read early take the registers of wide sums.
+  // With more unrolling, fragments that are read early take the registers of wide sums.
   constexpr int kUnrolled = kConfig.head_dim <= 64 ? 4 : kIsFp32<Element> ? 1 : 2;
   const uint32_t x_row = x + rows_first<XTile>(lane), y_row = y + columns_first<YTile>(lane);
   clear(s);
@@ -111,7 +111,7 @@ __device__ __forceinline__ void multiply_xy(typename Shape<kConfig>::Scores& s, 
   }
 }
 
-// The same by ordinary multiplication, for fp32 whose halves are not finite.
+// s = X Y^T by ordinary multiplication, for fp32 whose parts are not finite.
 template <Config kConfig>
 __device__ __forceinline__ void multiply_xy_exactly(typename Shape<kConfig>::Scores& s,
                                                     const unsigned char* x_tile,
@@ -165,8 +165,8 @@ __device__ __forceinline__ void multiply_ay(typename Shape<kConfig>::Sums& sums,
       }
     }
   } else {
-    // The rows of a product are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, in which accumulators are
-    // a left operand as they are. A lane reads column lane / 4 of rows 2 (lane % 4) and the next.
+    // The rows of a product are in the order 0, 2, 4, 6, 1, 3, 5, 7, so that accumulators are
+    // directly a left operand. A lane reads column lane / 4 of rows 2 (lane % 4) and + 1.
     SplitOperand left[S::kProducts];
 #pragma unroll
     for (int n = 0; n < S::kProducts; ++n) {

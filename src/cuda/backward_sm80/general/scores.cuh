@@ -1,10 +1,10 @@
-// From the products of a tile to P and dS, pair by pair.
+// Turns the products of a tile into P and dS, pair by pair.
 //
 //   score = scale S, capped, with bias and ALiBi     p = e^(score - LSE)     docs/semantics.md
-//   S becomes m p                                    m: what dropout multiplies by
+//   S becomes m p                                    m: dropout's factor
 //   T becomes ds softcap'                            ds = p (m T - delta)
 //
-// A pair that is removed has p = ds = 0, by selection: what S and T were does not matter.
+// A removed pair has p = ds = 0, by selection: the values of S and T do not matter.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// Where a lane stands in a tile: its rows are row and row + 8 of the owner, its columns of product n
-// are column + 8 n and the next. Rows and columns are queries and keys of the entry, or the reverse.
+// A lane's position in a tile: its rows are row and row + 8 of the owner, its columns of product n are
+// column + 8 n and the next. Rows and columns are queries and keys of the sequence, or the reverse.
 struct LanePlace {
   int batch, head;  // of queries
   int row, column;
 };
 
-// What belongs to the rows of queries: LSE and delta.
+// The statistics of a query row: LSE and delta.
 struct RowNotes {
   float lse, delta;
 };
 
-// Whether each element of a lane is kept, one bit each: bit 4 n + e.
+// Tells which elements of a lane are kept, one bit each: bit 4 n + e.
 template <int kProducts>
 struct KeptBits {
   uint32_t words[(kProducts + 7) / 8];
@@ -42,11 +42,11 @@ struct KeptBits {
   }
 };
 
-// One Philox block holds four keys of a query. Of queries as rows, a lane needs half of a block for
-// each of its rows, and its neighbour the other half: the even lane draws for the first row, the odd
-// one for the second, and they exchange. Of keys as rows, four lanes of neighbouring rows need one
-// word each of the blocks of two columns and two rows: each draws one block, and in round r a lane
-// gives the word of the lane r places on.
+// One Philox block serves four keys of a query. If rows are queries, a lane needs half of a
+// block for each of its rows, and its neighbour the other half: the even lane draws for the
+// first row, the odd one for the second, and they exchange. If rows are keys, four lanes of
+// neighbouring rows need one word each from the blocks of two columns and two rows: each
+// draws one block, and in round r a lane passes the word of the lane r positions further.
 template <bool kOwnsQueries, int kProducts>
 __device__ __forceinline__ KeptBits<kProducts> draw(const Params& p, PhiloxKey key,
                                                     const LanePlace& lane) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ KeptBits<kProducts> draw(const Params& p, PhiloxKey k
       words[3] = odd ? mine[3] : got1;
     } else {
       // Lane 4 g + t has keys g and g + 8; rows g / 4 * 4 ... + 3 share a block.
-      const uint32_t place = row % 4;  // among the four lanes: also which element's block is drawn
+      const uint32_t place = row % 4;  // in the four lanes; also selects the element to draw for
       const PhiloxBlock mine = dropout_words(key, batch, head, column + 8U * n + (place & 1),
                                              row / 4 + 2 * (place >> 1));
       const auto self = static_cast<int>(threadIdx.x % 32);
@@ -98,15 +98,15 @@ __device__ __forceinline__ PhiloxKey dropout_key_of(const Params& p) {
                      static_cast<uint64_t>(__ldg(p.dropout_state + p.dropout_state_step)));
 }
 
-// tanh to the last bit or two.
+// tanh, accurate to the last bit or two.
 __device__ __forceinline__ float tanh_of(float x) {
   return fabsf(x) > attention::kCapNear ? tanhf(x) : x * attention::tanh_ratio(x * x);
 }
 
-// What changes a score, of one batch entry and head.
+// The terms of a score, for one batch entry and head.
 struct ScoreTerms {
-  int64_t bias, mask;  // element numbers of query 0 and key 0
-  float alibi_step;    // what a key further from the diagonal adds
+  int64_t bias, mask;  // element indices of query 0 and key 0
+  float alibi_step;    // term per key of distance from the diagonal
   int64_t offset;      // of the diagonal
   int last_query, last_key;
 };
@@ -126,10 +126,10 @@ __device__ __forceinline__ ScoreTerms score_terms(const Params& p, const attenti
   return terms;
 }
 
-// The score of a pair before the band; attention::kNoKey: removed. slope: the softcap's.
+// Returns the score of a pair before the band, or attention::kNoKey if it is removed. slope: the softcap's.
 __device__ __forceinline__ float score_of(const Params& p, const ScoreTerms& terms, float product,
                                           int query, int key, float& slope) {
-  // Rows past the lengths read the last that exist; nothing comes of it.
+  // Rows past the lengths read the last one that exists; the result is discarded.
   const int i = min(query, terms.last_query), j = min(key, terms.last_key);
   float score = product * p.softmax_scale;
   slope = 1;
@@ -156,10 +156,10 @@ __device__ __forceinline__ float score_of(const Params& p, const ScoreTerms& ter
   return score;
 }
 
-// Rewrites s and t; `kinds`: as 1 where a pair remains. Only of a `banded` tile do pairs depend on
-// where they are; keys as rows see nothing there from `rows` on. notes(n, e): of the query of element e of
-// product n. visit(n, e, row, column, attended, ds): of every pair, once it is rewritten; ds is that
-// before the softcap's slope.
+// Rewrites s and t; `kinds`: to 1 for pairs that remain. Only in a `banded` tile does
+// visibility depend on a pair's position; if rows are keys, rows from `rows` on see nothing
+// there. notes(n, e): statistics of the query of element e of product n. visit(n, e, row,
+// column, attended, ds): called for every rewritten pair; ds excludes the softcap's slope.
 template <bool kOwnsQueries, Features kFeatures, int kProducts, class Notes, class Visit>
 __device__ __forceinline__ void weigh(float (&s)[kProducts][4], float (&t)[kProducts][4],
                                       const Params& p, const ScoreTerms& terms, PhiloxKey key,

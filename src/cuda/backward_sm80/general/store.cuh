@@ -1,4 +1,4 @@
-// Storing sums: rows that exist, and zeros in those of a dense batch that no entry uses.
+// Stores sums: rows that exist, and zeros in rows of a dense batch that no sequence uses.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// Where a block's rows of a target begin, and how many it stores: `used` and, in a dense batch, zeros
-// up to `stored`.
+// The first row of a target that a block stores, and how
+// many: `used` and, in a dense batch, zeros up to `stored`.
 struct StoredRows {
   int64_t first;
   int used, stored;
@@ -28,7 +28,7 @@ __device__ __forceinline__ StoredRows stored_rows(const Params& p, const Task& t
           used, packed ? used : all};
 }
 
-// `left` of eight neighbours, the first at a multiple of eight columns.
+// Stores `left` of eight neighbours, the first at a multiple of eight columns.
 __device__ __forceinline__ void store_eight(const Target& target, int64_t at, const float (&x)[8],
                                             int left) {
   if (target.chunks && left >= 8) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_eight(const Target& target, int64_t at, co
   }
 }
 
-// Whether all of a lane's sums that are stored are finite.
+// Returns whether all stored sums of a lane are finite.
 template <int kColumns>
 __device__ __forceinline__ bool all_finite(const float (&sums)[kColumns][4], int row, int used) {
   float zero[2] = {0, 0};  // or NaN
@@ -61,8 +61,8 @@ __device__ __forceinline__ bool all_finite(const float (&sums)[kColumns][4], int
   return (row >= used || zero[0] == 0) && (row + 8 >= used || zero[1] == 0);
 }
 
-// A warp's 16 rows, of columns from first_column on, through its part of the shared memory of X.
-// first_row: in the tile. kinds: the sums of that pass, which say what is NaN.
+// Stores a warp's 16 rows, in columns from first_column on, through its part of X's shared
+// memory. first_row: in the tile. kinds: the sums of that pass, which tell which outputs are NaN.
 template <bool kQueries, int kColumns>
 __device__ __forceinline__ void store_sums(const Params& p, const Task& task, const Target& target,
                                            const float (&sums)[kColumns][4], float scale,

@@ -1,4 +1,4 @@
-// After a joint kernel: the sums of dQ to their places.
+// After a joint kernel: stores the sums of dQ.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which rows a block owns, and which it walks over: of queries or of keys.
+// The rows that a block owns, and those that it walks over: queries or keys.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace flashcore::cuda::backward_sm80::general {
 
 struct Task {
   int batch, head;  // a head of the owner's side
-  int first;        // row, in the entry
+  int first;        // row, in the sequence
   attention::Entry entry;
 };
 
-// Block `index` of a launch whose blocks own `block_x` rows each. It may have no rows.
+// Returns block `index` of a launch whose blocks own `block_x` rows each. It may have no rows.
 template <bool kOwnsQueries>
 __device__ __forceinline__ Task find_task(const Params& p, const Tiling& tiling, uint32_t index,
                                           int block_x) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ Task find_task(const Params& p, const Tiling& tiling,
   } else {
     const attention::TileOrder::Place place = tiling.order.at(index);
     const auto heads = static_cast<uint32_t>(kOwnsQueries ? p.heads_q : p.heads_kv);
-    // The order ends with the first tile, which is the longest of keys.
+    // The order ends with the first tile, which is the longest if tiles are of keys.
     const bool turned = !kOwnsQueries && tiling.order.longest_first;
     const uint32_t tile = turned ? tiling.order.q_tiles - 1 - place.q_tile : place.q_tile;
     task.batch = static_cast<int>(place.batch_head / heads);
@@ -47,13 +47,13 @@ __device__ __forceinline__ Task find_task(const Params& p, const Tiling& tiling,
   return task;
 }
 
-// Rows in use of the owner's side and the other.
+// Returns the rows in use, of the owner's side and the other.
 template <bool kQueries>
 __device__ __forceinline__ int length_of(const attention::Entry& entry) {
   return kQueries ? entry.len_q : entry.len_kv;
 }
 
-// What a row of the owner sees of the other side: a visible pair has other - row in [low, high].
+// The range of the other side that an owner's row sees: a visible pair has other - row in [low, high].
 template <bool kOwnsQueries>
 __device__ __forceinline__ attention::BandLimits limits_of(const Params& p,
                                                            const attention::Entry& entry) {
@@ -62,8 +62,8 @@ __device__ __forceinline__ attention::BandLimits limits_of(const Params& p,
   return kOwnsQueries ? limits : attention::seen_from_keys(limits, entry.len_q);
 }
 
-// Number of a query among the rows of the workspace: [batch, head, query], in a packed batch [head,
-// row of the tensor].
+// Returns a query's row index in the workspace: [batch, head,
+// query], or [head, row of the tensor] in a packed batch.
 __device__ __forceinline__ int64_t row_number(const Params& p, const attention::Entry& entry,
                                               int batch, int head, int query) {
   if (p.cu_seqlens_q.data != nullptr) {

@@ -1,4 +1,4 @@
-// Rows of a matrix into a swizzled tile in shared memory, padded with zeros.
+// Loads rows of a matrix into a swizzled tile in shared memory, padded with zeros.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// `first`: element number of the first row. Rows from rows_left on and columns past the matrix
-// become 0. Asynchronous where the rows are aligned chunks.
+// `first`: element index of the first row. Rows from rows_left on and columns
+// past the matrix become 0. Asynchronous if the rows are aligned chunks.
 template <class Element, class Tile, int kThreads>
 __device__ __forceinline__ void load_tile(unsigned char* tile, const Source& source, int64_t first,
                                           int rows_left, int thread) {
@@ -54,12 +54,12 @@ __device__ __forceinline__ void load_tile(unsigned char* tile, const Source& sou
   }
 }
 
-// The same of 16-bit elements, at once where the tile lies wholly inside the matrix.
+// load_tile() for 16-bit elements, with a fast path if the tile lies entirely inside the matrix.
 template <class Element, class Tile, int kThreads>
 __device__ __forceinline__ void load_tile_quickly(unsigned char* tile, const Source& source,
                                                   int64_t first, int rows_left, int thread) {
   constexpr int kRowsAtOnce = kThreads / Tile::kRowChunks;
-  static_assert(kRowsAtOnce % 8 == 0 && Tile::kRows % kRowsAtOnce == 0);  // of one swizzle
+  static_assert(kRowsAtOnce % 8 == 0 && Tile::kRows % kRowsAtOnce == 0);  // same swizzle
   if (!source.chunks || rows_left < Tile::kRows || source.columns < Tile::kColumns) {
     load_tile<Element, Tile, kThreads>(tile, source, first, rows_left, thread);
     return;

@@ -1,4 +1,4 @@
-// The tiles of a block in shared memory: who is X and who is Y, and how they get there.
+// The tiles of a block in shared memory: which are X and which are Y, and how they are loaded.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ template <Config kConfig, class Element, Output kOutput>
 struct Tiles {
   using S = Shape<kConfig>;
   static constexpr bool kOwnsQueries = owns_queries(kOutput);
-  // dV needs no dS, and so neither V nor a second product of scores.
+  // dV needs no dS, and thus neither V nor a second product of scores.
   static constexpr bool kNeedsDs = kOutput != Output::dv;
 
   unsigned char* shared;
@@ -39,7 +39,7 @@ struct Tiles {
     load_tile<Element, Tile, kConfig.threads()>(tile, source, first, length - begin, thread);
   }
 
-  // Of queries from `begin` on.
+  // Loads queries from `begin` on.
   template <class Tile>
   __device__ __forceinline__ void load_queries(unsigned char* q, unsigned char* d_o,
                                                const Params& p, const attention::Entry& entry,
@@ -57,7 +57,7 @@ struct Tiles {
     }
   }
 
-  // `head`: of the owner's side, and of the other.
+  // `head`: of the owner's side, and of the other side.
   __device__ __forceinline__ void load_x(const Params& p, const attention::Entry& entry, int batch,
                                          int head, int begin, int thread) const {
     if constexpr (kOwnsQueries) {

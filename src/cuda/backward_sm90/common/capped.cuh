@@ -1,4 +1,4 @@
-// A score under a softcap, and what its gradient is multiplied by.
+// A score under a softcap, and the factor of its gradient.
 #pragma once
 
 #include "cuda/attention/softcap.cuh"
@@ -12,7 +12,7 @@ struct CappedScore {
   float slope;  // 1 - tanh^2
 };
 
-// `product`: of Q and K; -inf stands for a pair that is not visible, and stays.
+// `product`: of Q and K; -inf marks a pair that is not visible, and stays -inf.
 __device__ __forceinline__ CappedScore capped_score(const Options& options, float product) {
   const float log2 = attention::capped_log2(product, options.cap);
   const float t = log2 * options.tanh_rate;

@@ -1,8 +1,8 @@
-// Rows of gradients whose sums are not finite, computed again one by one, in fp32.
+// Recomputes rows of gradients whose sums are not finite, one by one, in fp32.
 //
 // A product multiplies every weight of a tile by every row, and 0 * NaN is NaN: a NaN would reach
-// rows that do not see it, and in fp16 a weight may be infinite where its gradient is a number. Here
-// pairs that are not visible are left out. A warp computes a row; each lane has every 32nd dim.
+// rows that do not see it, and a weight in fp16 may be infinite although its gradient is finite.
+// Here, pairs that are not visible are skipped. A warp computes a row; each lane has every 32nd dim.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct ExactRow {
   }
 };
 
-// -LSE log2(e) and delta of a query.
+// Returns a query's row statistics: -LSE log2(e) and delta.
 __device__ __forceinline__ float2 note_of(const RowParams& p, int batch, int head, int query,
                                           int block_q) {
   const int block = query / block_q;

@@ -1,5 +1,5 @@
-// Rows of gradients that are computed again (exact.cuh), of problems with options: of one batch entry,
-// with columns that end before kDims, and with a softcap.
+// Recomputes rows of gradients (exact.cuh) of problems with options: for
+// one sequence, with columns that end before kDims, and with a softcap.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace flashcore::cuda::backward_sm90 {
 
-// The rows of one batch entry, and blocks of how many queries notes come in.
+// The rows of one sequence, and the size of query blocks, in which row statistics are stored.
 struct ExactEntry {
   const RowParams& p;
   const Options& options;
@@ -49,7 +49,7 @@ struct EntryRow : ExactRow<kDims, Element> {
   }
 };
 
-// The weights of a pair: for dV, and for dS, which has the softcap's slope.
+// A pair's weights for dV and for dS; the second includes the softcap's slope.
 struct PairWeights {
   float p, ds;
 };

@@ -1,4 +1,4 @@
-// The notes of a query: -LSE log2(e), and delta, the sum of O dO less dLSE.
+// The row statistics of a query: -LSE log2(e) and delta, the sum of O dO less dLSE.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ __device__ __forceinline__ float lane_dot(const uint16_t* o, const uint16_t* d_o
   return sum;
 }
 
-// Over kLanes lanes side by side, to all of them.
+// Sums over kLanes adjacent lanes; all of them get the sum.
 template <int kLanes>
 __device__ __forceinline__ float lanes_sum(float x) {
 #pragma unroll
@@ -34,8 +34,8 @@ __device__ __forceinline__ float lanes_sum(float x) {
   return x;
 }
 
-// Of query `row` of all blocks of block_q queries, by kLanes lanes side by side, all of which call
-// this. Rows past the last query, and those that see no key, have no weights.
+// Writes the statistics of query `row`, counted over all blocks of block_q queries. All kLanes
+// adjacent lanes call this. Rows past the last query, and rows that see no key, have zero weights.
 template <int kLanes, class Element>
 __device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int block_q, int lane) {
   const int64_t number = row / block_q;
@@ -73,13 +73,13 @@ __device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int 
   notes[block_q] = delta;
 }
 
-// A block of queries, and its entry's rows.
+// A block of queries, and its sequence's rows.
 struct OwnBlock {
   EntryBlock block;
   EntryRows rows;
 };
-// Block `number`, found by one thread for all of a block of threads: a bisection for each would cost more
-// than their rows.
+// Finds block `number`, by one thread for the whole thread
+// block: a bisection per thread would cost more than their rows.
 __device__ __forceinline__ const OwnBlock& find_own_block(const RowParams& p,
                                                           const Options& options, int64_t number,
                                                           int block_q) {
@@ -94,8 +94,8 @@ __device__ __forceinline__ const OwnBlock& find_own_block(const RowParams& p,
   return own;
 }
 
-// The same with options, and what the query adds to its head's dSink. A block of threads has rows of
-// one block of queries.
+// Writes the statistics with options, and the query's term of its head's
+// dSink. The rows of a thread block belong to one block of queries.
 template <int kLanes, class Element>
 __device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Options& options,
                                                     int64_t row, int block_q, int lane) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Op
   if (sees) {
     const float sink = options.sinks[head * options.sink_head];
     sink_term = -ptx::exp2_approx((sink - lse) * attention::kLog2E) * delta;
-  } else {  // such a row depends on its sink alone, and only its LSE does
+  } else {  // in such a row, only the LSE depends on the sink
     sink_term = d_lse;
   }
   options.sink_terms[number * block_q + in_block] = sink_term;

@@ -1,5 +1,5 @@
-// Operands of wgmma in shared memory, as 32-bit sums: a 64-bit descriptor a product would take
-// registers.
+// wgmma operands in shared memory, as 32-bit sums: a
+// 64-bit descriptor per product would take registers.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace flashcore::cuda::backward_sm90 {
 struct Operand {
   uint32_t low;
 
-  // `address`: in shared memory; opaque, so that the compiler does not keep the sums of a loop.
+  // `address`: in shared memory; opaque, so that the compiler does not keep a loop's sums.
   __device__ __forceinline__ Operand(uint32_t address, uint32_t leading_bytes)
       : low(ptx::opaque(address) >> 4 | (leading_bytes >> 4) << 16) {}
 
-  // `offset` bytes further on: a constant.
+  // Returns the descriptor at a constant `offset` in bytes.
   __device__ __forceinline__ uint64_t at(uint32_t offset) const {
     constexpr auto kHigh = static_cast<uint32_t>(
         tile::smem_descriptor(0, 0, tile::kEightRowBytes, tile::DescriptorSwizzle::span_128) >> 32);

@@ -1,5 +1,5 @@
-// What kernels with options are told besides: a softcap, sinks, and batch entries that differ in
-// their lengths, diagonals or places in packed tensors.
+// The additional parameters of kernels with options: a softcap, sinks, and
+// sequences that differ in their lengths, diagonals or positions in packed tensors.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace flashcore::cuda::backward_sm90 {
 
 struct Options {
   Band band;
-  attention::SoftcapParams cap;  // cap_log2 0: there is no cap
+  attention::SoftcapParams cap;  // cap_log2 0: no cap
   float tanh_rate;               // tanh of a capped score over the capped score, 1 / cap_log2
-  const float* sinks;            // null: there are none
+  const float* sinks;            // null: no sinks
   int64_t sink_head;
-  float* d_sinks;  // null: not wanted
+  float* d_sinks;  // null: not requested
   int64_t d_sink_head;
 
   // The workspace: what each query of all blocks adds to its head's dSink.
@@ -38,17 +38,17 @@ struct PackedGradients {
 
 constexpr bool is_packed(const RowParams& p) { return p.cu_seqlens_q.data != nullptr; }
 
-// Batch entries that have blocks of queries of their own: a packed batch counts as one, whose heads
-// have q_blocks slots of packed_tiles.hpp.
+// The number of batch entries with query blocks of their own: a packed
+// batch counts as one, whose heads have q_blocks slots of packed_tiles.hpp.
 constexpr int block_batch(const RowParams& p) { return is_packed(p) ? 1 : p.batch; }
 
-// The rows of one batch entry.
+// The rows of one sequence.
 struct EntryRows {
   attention::BandLimits limits;
   int batch;          // in strides and tensor maps
   int q_row, kv_row;  // of query 0 and key 0
   int len_q;          // queries in use; limits.len_kv: keys
-  int first_block;    // of queries, among those of a head
+  int first_block;    // of queries, within a head
 };
 
 constexpr EntryRows entry_rows(const RowParams& p, const Band& band, int batch, int block_q) {
@@ -63,12 +63,12 @@ constexpr EntryRows entry_rows(const RowParams& p, const Band& band, int batch, 
               packed ? static_cast<int>(attention::first_slot(entry.q_row, batch, block_q)) : 0};
 }
 
-// A block of rows of one head: its batch entry, and its number in the entry, which may have fewer.
+// A block of rows of one head: its sequence, and its index in the sequence, which may have fewer blocks.
 struct EntryBlock {
   int entry, head, block;
 };
 
-// Block `slot` of entry or packed batch `batch`.
+// Returns block `slot` of sequence or packed batch `batch`.
 constexpr EntryBlock entry_block(const RowParams& p, const attention::EntryVector& cu_seqlens,
                                  int total, int batch, int head, int slot, int rows) {
   if (!is_packed(p)) return {batch, head, slot};
@@ -78,7 +78,7 @@ constexpr EntryBlock entry_block(const RowParams& p, const attention::EntryVecto
   return {tile.entry, head, static_cast<int>(tile.tile)};
 }
 
-// Block `number` of the queries of all heads: a launch has one for each.
+// Returns block `number` of the queries of all heads: a launch has one thread block for each.
 constexpr EntryBlock query_block(const RowParams& p, uint32_t number, int block_q) {
   const auto slots = static_cast<uint32_t>(p.q_blocks);
   const auto batch_head = static_cast<int>(number / slots);
@@ -88,7 +88,7 @@ constexpr EntryBlock query_block(const RowParams& p, uint32_t number, int block_
                      block_q);
 }
 
-// Block `slot` of the keys of a head, `batch_head` of all.
+// Returns block `slot` of a head's keys; `batch_head`: index of the head over the batch.
 constexpr EntryBlock key_block(const RowParams& p, int batch_head, int slot, int block_keys) {
   const int batch = batch_head / p.heads_kv;
   return entry_block(p, p.cu_seqlens_kv, p.total_kv, batch, batch_head - batch * p.heads_kv, slot,

@@ -1,4 +1,4 @@
-// What the launches of a backward pass are told of its rows. Strides are in elements.
+// Row parameters of a backward pass's launches. Strides are in elements.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct Target {
 
 struct RowParams : attention::ForwardParams {
   attention::RowMatrix d_o;
-  const float* d_lse;  // null: there is none
+  const float* d_lse;  // null: none
   int64_t d_lse_batch, d_lse_head, d_lse_row;
   Target dq, dk, dv;
 
   attention::BandLimits limits;
-  int group;     // heads of queries that share a head of keys
-  int q_blocks;  // of a head
+  int group;     // query heads per KV head
+  int q_blocks;  // per head
   float scale_log2, scale;
 
-  // The workspace: of each block of queries -LSE log2(e), then delta, of each query.
+  // The workspace: for each block of queries, -LSE log2(e) of each query, then delta of each.
   float* notes;
 };
 

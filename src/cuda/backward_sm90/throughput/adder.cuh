@@ -1,9 +1,9 @@
-// Additions to dQ in turn: a thread of the producer's warpgroup for each consumer, which waits for the
-// turn of each step, adds what the consumer's warps have staged, and counts when all of it is there.
-// For the last tile it fetches the sums, as the consumer adds its own and stores rows.
+// Deterministic additions to dQ: for each consumer, a thread of the producer's warpgroup waits for the
+// turn of each step, adds the sums that the consumer's warps have staged, and advances the turn when
+// they have arrived. For the last tile, it fetches the sums: the consumer adds its own and stores rows.
 //
-// These waits are for other blocks, and for the end of the additions: a consumer would wait a third
-// of its time for them.
+// It waits for other blocks, and for the end of the additions:
+// a consumer would spend a third of its time on these waits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Adder {
   typename S::Shared& smem;
   const Params& p;
   const typename S::OwnTask& task;
-  int group;  // of the consumer
+  int group;  // the consumer's
 
   __device__ __forceinline__ void run() const {
     const auto barrier = [this](uint64_t(&of)[kConsumers]) {
@@ -36,7 +36,7 @@ struct Adder {
       const Step& step = smem.step[number % kSteps];
       const int block = step.block, before = step.turn;
       uint32_t* const turn = p.turns + int64_t{block} * kConsumers + group;
-      // The first has its turn; where it is the last, too, the consumer may have left its mark there.
+      // The first tile need not wait; if it is also the last, the consumer may already have marked the turn.
       if (before != 0) ptx::wait_for_turn(turn, static_cast<uint32_t>(before));
       if constexpr (S::kAddsItself) ptx::mbarrier_arrive(barrier(smem.turn_here));
       if (step.is_last != 0) {

@@ -1,13 +1,13 @@
 // The resource page of backward_sm90: tiles, registers and shared memory of its compiled kernels.
 //
-//   a block: 128 keys of a head; one producer warpgroup (one thread of it copies) and two consumer
-//            warpgroups of 64 keys, which walk over the blocks of queries that see them
+//   a block: 128 keys of a head; one producer warpgroup (of which one thread copies) and two consumer
+//            warpgroups of 64 keys, which visit the blocks of queries that see them
 //
-//   shared memory   | K | V | Q, two stages | dO, two stages | dS | sums of dQ on their way | notes |
+//   shared memory   | K | V | Q, two stages | dO, two stages | dS | sums of dQ, staged | row statistics |
 //
 // Keys are the rows of all products, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are left
-// operands of dV and dK from registers. One accumulator holds S^T, dP^T and dQ^T in turn, and one
-// array of half its size P^T, then dS^T: that leaves registers for 96 queries at head dimension 128.
+// operands of dV and dK from registers. One accumulator holds S^T, dP^T and dQ^T in succession, and an
+// array of half its size P^T, then dS^T: this leaves registers for 96 queries at head dimension 128.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ namespace flashcore::cuda::backward_sm90::throughput {
 inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
-inline constexpr int kWarpgroupKeys = 64;  // what one wgmma computes
+inline constexpr int kWarpgroupKeys = 64;  // rows of one wgmma
 inline constexpr int kConsumers = 2;       // warpgroups
 inline constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kBlockKeys = kWarpgroupKeys * kConsumers;
 inline constexpr int kStages = 2;                        // of Q, and of dO
-inline constexpr int kSteps = 4;                         // whose description is kept (schedule.hpp)
+inline constexpr int kSteps = 4;                         // kept descriptions (schedule.hpp)
 inline constexpr int kPanelColumns = 64;                 // 128 bytes, the widest swizzle
 inline constexpr int kProducerRegisters = 24;            // of what the launch allocates:
 inline constexpr int kConsumerRegisters = 240;           // see ptx::release_registers
@@ -40,29 +40,29 @@ inline constexpr int kItems = 32;
 struct Config {
   int head_dim;
   int block_q;  // queries of a step
-  // Of the products of 8 queries that a warp has of dQ^T, those that go through shared memory, all
-  // at once; there is no room for others.
+  // The number of a warp's products of dQ^T, 8 queries each, that go
+  // through shared memory, all at the same time; there is no room for more.
   int bulk_products;
-  // Whether instances with options have the registers for a softcap: its slopes, beside P.
+  // True if instances with options have registers for a softcap: its slopes, in addition to P.
   bool caps;
 
   constexpr int k_bytes() const { return 2 * kBlockKeys * head_dim; }  // and of V
   constexpr int q_bytes() const { return 2 * block_q * head_dim; }     // and of dO
   constexpr int ds_bytes() const { return 2 * block_q * kBlockKeys; }
   constexpr int notes_bytes() const { return 8 * block_q; }
-  // dQ^T has head_dim rows, 64 for each consumer or, where there are no more, for half of the
-  // queries each.
+  // dQ^T has head_dim rows, 64 per consumer; with head dimension
+  // 64, both consumers have all rows, for half of the queries each.
   constexpr bool splits_queries() const { return head_dim == kWarpgroupKeys; }
   constexpr int dq_queries() const { return splits_queries() ? block_q / kConsumers : block_q; }
-  constexpr int dq_products() const { return dq_queries() / 8; }  // of a warp
+  constexpr int dq_products() const { return dq_queries() / 8; }  // per warp
   constexpr int shared_bytes() const {
     return 2 * k_bytes() + 2 * kStages * q_bytes() + ds_bytes() +
            kConsumerWarps * bulk_products * kSumsBytes + kStages * notes_bytes() +
            kSharedMemoryOther;
   }
-  constexpr int block_sums() const { return block_q * head_dim; }  // numbers of dQ in a block
+  constexpr int block_sums() const { return block_q * head_dim; }  // elements of dQ per block
 
-  // What a consumer thread holds all the time: the accumulator, P, dK and dV, and slopes.
+  // Registers that a consumer thread always holds: the accumulator, P, dK and dV, and slopes.
   constexpr int held_registers() const {
     return block_q / 2 + block_q / 4 + head_dim + (caps ? block_q / 4 : 0);
   }
@@ -73,10 +73,10 @@ inline constexpr std::array kConfigs = {
     Config{.head_dim = 128, .block_q = 96, .bulk_products = 10, .caps = false},
     Config{.head_dim = 128, .block_q = 64, .bulk_products = 8, .caps = true},
 };
-// The first of them have instances without options, too.
+// The first of them also have instances without options.
 inline constexpr int kPlainConfigs = 2;
 
-// Index into kConfigs for the larger head dimension of Q and V, or -1: the first that holds it.
+// Returns the first config that holds the larger head dimension of Q and V, as an index into kConfigs, or -1.
 constexpr int config_index(int64_t head_dim, bool softcap) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     if (head_dim <= kConfigs[i].head_dim && (kConfigs[i].caps || !softcap)) {
@@ -86,8 +86,8 @@ constexpr int config_index(int64_t head_dim, bool softcap) {
   return -1;
 }
 
-// Where in a block of dQ the sums lie that lane `lane` of consumer warp `warp` has in element e of
-// product n: dims and queries of that block. They are kept as the warps have them:
+// Returns the query and dim, in a block of dQ, of element e of product n in lane `lane`
+// of consumer warp `warp`. The sums are stored in register order:
 // [warp][product][lane][e].
 struct SumPlace {
   int query, dim;
@@ -100,7 +100,7 @@ constexpr SumPlace sum_place(const Config& config, int warp, int product, int la
           (split ? 0 : group * kWarpgroupKeys) + row + 8 * (e / 2)};
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   const int allocated = 65536 / kThreads / 8 * 8 * kThreads;
   const int wanted = kWarpgroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters);

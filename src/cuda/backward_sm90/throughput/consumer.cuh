@@ -1,11 +1,11 @@
 // A consumer warpgroup: 64 keys, and all queries that see keys of its block's tile.
 //
-// A step of 96 queries, from dP of it and P to those of the next one (a: the accumulator, p: P or dS):
+// A step of 96 queries, from its dP and P to those of the next one (a: the accumulator, p: P or dS):
 //
 //   p = P (a - delta), stored | a = S next | dK += p Q covers exp(a) | a = dQ^T = K^T dS^T
 //     | dV next += p dO covers the addition of dQ | a = dP next
-//
-// The two warpgroups exchange nothing but dS, and drift apart: while one computes exponentials or
+// The two warpgroups exchange only dS, and drift apart: while one
+// computes exponentials or adds dQ, the other uses the Tensor Cores.
 // adds dQ the other has the Tensor Cores.
 #pragma once
 
@@ -56,14 +56,14 @@ struct Consumer {
   uint32_t p[S::kQuerySteps][4];
   float dk[S::kDimProducts][4], dv[S::kDimProducts][4];
   uint32_t sloped[S::kCaps ? S::kQuerySteps : 1][4];  // P times the softcap's slopes
-  float narrow[S::kConfig.splits_queries() ? S::kDqProducts : 1][4];  // dQ^T where a is wider
+  float narrow[S::kConfig.splits_queries() ? S::kDqProducts : 1][4];  // dQ^T, if a is wider
 
-  // Read anew at each use: a register that is held is one less for the products.
+  // Read again for each use: holding it would take a register from the products.
   __device__ __forceinline__ static uint32_t lane() { return ptx::thread_index() % kWarpThreads; }
   __device__ __forceinline__ static uint32_t warp() {
     return ptx::thread_index() / kWarpThreads % kWarpgroupWarps;
   }
-  // Among the warps of both consumers.
+  // The warp's index among the warps of both consumers.
   __device__ __forceinline__ static uint32_t consumer_warp() {
     return ptx::thread_index() / kWarpThreads - kWarpgroupWarps;
   }
@@ -71,18 +71,18 @@ struct Consumer {
   __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) const {
     ptx::mbarrier_wait_together(shared + barrier, parity);
   }
-  // This warp is done with what the barrier guards.
+  // Signals that this warp no longer uses what the barrier guards.
   __device__ __forceinline__ void release(uint32_t barrier) const {
     __syncwarp();
     if (lane() == 0) ptx::mbarrier_arrive(shared + barrier);
   }
 
-  // Of an operand at byte `at` of the shared memory.
+  // The operand at byte `at` of the shared memory.
   __device__ __forceinline__ Operand operand(uint32_t at, uint32_t leading_bytes) const {
     return {(shared & S::kOperandBits) + at, leading_bytes};
   }
 
-  // a = A B^T with rows `group` of the tile at `left` and queries of the tile at `right`.
+  // a = A B^T with rows of `group` of the tile at `left` and queries of the tile at `right`.
   __device__ __forceinline__ void issue_scores(uint32_t left, uint32_t right) {
     const Operand x = operand(left + group * (kWarpgroupKeys * KTile::kPanelRowBytes), 16);
     const Operand y = operand(right, 16);
@@ -156,7 +156,7 @@ struct Consumer {
     }
   }
 
-  // Pairs that are not visible get the score -inf.
+  // Sets the score of pairs that are not visible to -inf.
   __device__ __forceinline__ void mask(int number) {
     const Step& step = smem.step[number % kSteps];
     if (step.masked == 0) return;
@@ -181,7 +181,7 @@ struct Consumer {
     }
   }
 
-  // The address of the notes of a lane's two queries of product 0; `which`: 0 LSE, 1 delta.
+  // The address of the statistics of a lane's two queries of product 0; `which`: 0 LSE, 1 delta.
   __device__ __forceinline__ uint32_t notes_at(uint32_t stage, uint32_t which) const {
     return shared + S::kNotes + (stage * 2 + which) * (4 * S::kBlockQ) + lane() % 4 * 8;
   }
@@ -202,7 +202,7 @@ struct Consumer {
       }
     }
   }
-  // a = P of capped scores, and sloped.
+  // a = P of capped scores; also computes sloped.
   __device__ __forceinline__ void exponentiate_capped(uint32_t stage) requires(S::kCaps) {
     const uint32_t notes = notes_at(stage, 0);
 #pragma unroll
@@ -239,7 +239,7 @@ struct Consumer {
       }
     }
   }
-  // p = p (a - delta): P becomes dS.
+  // p = p (a - delta): turns P into dS.
   __device__ __forceinline__ void weigh(uint32_t stage) {
     const uint32_t notes = notes_at(stage, 1);
 #pragma unroll
@@ -256,7 +256,7 @@ struct Consumer {
     }
   }
 
-  // dS to shared memory, by queries.
+  // Writes dS to shared memory, with queries as rows.
   __device__ __forceinline__ void store_ds() {
     const uint32_t l = lane(), row = l / 16 * 8 + l % 8, chunk = warp() * 2 + l / 8 % 2;
     const uint32_t to = shared + S::kDs + group * DsTile::kPanelBytes +
@@ -280,12 +280,12 @@ struct Consumer {
     }
     ptx::fence_proxy_async();
   }
-  // The lane's sums of product n of a block, whose own begin at `sums`.
+  // The lane's sums of product n of a block; `sums`: the warp's sums of the block.
   __device__ __forceinline__ static float* lane_sums(float* sums, int n) {
     return sums + n * 32 * kSumsFloats + lane() * kSumsFloats;
   }
 
-  // Adds dQ of a step to the sums, as the warp has it.
+  // Adds dQ of a step to the sums, in the warp's register order.
   __device__ __forceinline__ void add_dq(int number) requires(!S::kInTurn) {
     float* const to = params.sums + S::sums_of(smem.step[number % kSteps].block, consumer_warp());
     if (lane() == 0) ptx::tma_store_wait_read<0>();
@@ -299,7 +299,7 @@ struct Consumer {
 #pragma unroll
     for (int n = kStaged; n < S::kDqProducts; ++n) ptx::add_f32x4(lane_sums(to, n), dq()[n]);
   }
-  // In turn: what is staged goes by the adder. The last tile stores rows.
+  // Deterministic: the adder adds what is staged. The last tile stores rows.
   __device__ __forceinline__ void add_dq(int number) requires(S::kInTurn) {
     const Step& step = smem.step[number % kSteps];
     const bool is_last = step.is_last != 0;
@@ -308,7 +308,7 @@ struct Consumer {
       if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
       if (step.turn != 0) add_other_sums(step);
       store_dq(step);
-      // Each thread for itself: racecheck does not follow an arrival for a warp.
+      // Each thread arrives: racecheck does not follow one arrival on behalf of a warp.
       ptx::mbarrier_arrive(shared + S::kStored + 8 * group);
     } else {
       stage_dq();
@@ -339,7 +339,7 @@ struct Consumer {
     }
     __syncwarp();
   }
-  // Rows of dQ, by way of the warp's staging: 16 dims of each query, in two chunks of 16 bytes.
+  // Rows of dQ are stored through the warp's staging: 16 dims per query, in two chunks of 16 bytes.
   __device__ __forceinline__ void store_dq(const Step& step) {
     constexpr uint32_t kRowBytes = 32;
     constexpr bool kSplits = S::kConfig.splits_queries();
@@ -432,7 +432,7 @@ struct Consumer {
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(a);
       ptx::warpgroup_pin(dk);
-      // Each thread for itself, as the notes go, too: racecheck does not follow an arrival for a warp.
+      // Each thread arrives, also for the statistics: racecheck does not follow one arrival on behalf of a warp.
       ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * stage);
       pack();
       wait(S::kDsFull, ds_parity);
@@ -466,7 +466,7 @@ struct Consumer {
     add_dq(number);
   }
 
-  // A consumer's rows of a tile of dK or dV, to the place of K or V.
+  // Stages a consumer's rows of a tile of dK or dV in the memory of K or V.
   __device__ __forceinline__ void stage_rows(uint32_t to, const float (&sums)[S::kDimProducts][4],
                                              float scale) const {
     const uint32_t l = lane(), row = group * kWarpgroupKeys + warp() * 16 + l % 16;
@@ -486,7 +486,7 @@ struct Consumer {
     ptx::named_barrier_sync(kAllConsumersBarrier, kConsumers * kWarpgroupThreads);  // done with K
     stage_rows(S::kK, dk, params.scale);
   }
-  // Whether a lane's sums are all finite.
+  // Returns whether a lane's sums are all finite.
   __device__ __forceinline__ bool all_finite() const {
     float zero = 0;  // or NaN
 #pragma unroll
@@ -505,7 +505,7 @@ struct Consumer {
       ptx::store_shared_x4(shared + S::kV + at + i % 512 * 16, kZeros);
     }
   }
-  // What was staged, once all of the consumer has.
+  // Stores the staged rows, after the whole consumer has staged them.
   __device__ __forceinline__ void store_rows(const Maps& maps,
                                              const typename S::OwnTask& task) const {
     ptx::fence_proxy_async();
@@ -530,14 +530,14 @@ struct Consumer {
     }
     if (ptx::thread_index() % kWarpThreads == 0) ptx::tma_store_wait_read<0>();
   }
-  // In a packed batch the rows after the entry's are another's.
+  // In a packed batch, the rows after the sequence's belong to another sequence.
   __device__ __forceinline__ void store_rows_of_entry(const EntryTask& task) const {
     const auto first = static_cast<int>(group * kWarpgroupKeys);
     const int left = task.rows.limits.len_kv - task.tile * kBlockKeys - first;
     store_staged(S::kV, params.dv, params.head_dim_v, task, first, left);
     store_staged(S::kK, params.dk, params.head_dim_qk, task, first, left);
   }
-  // Up to `left` rows of the consumer, whose first in the tile is `first`.
+  // Stores up to `left` rows of the consumer; `first`: its first row in the tile.
   __device__ __forceinline__ void store_staged(uint32_t staged, const Target& target, int columns,
                                                const EntryTask& task, int first, int left) const {
     constexpr int kChunks = KTile::kPanels * 8;

@@ -1,5 +1,5 @@
-// The task of a tile where entries differ. The first launch finds it: in a packed batch it takes loads that
-// follow each other, one for each step of a bisection, for which a block would wait before it begins.
+// The task of a tile if sequences differ. The first launch finds it: in a packed batch, this
+// takes dependent loads, one per step of a bisection, which would delay a block's start.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The end where tiles have added in turn: most rows of dQ are stored, and what is left is blocks that no tile
-// has visited, and rows that are not finite.
+// The end of a deterministic backward pass: most rows of dQ are stored already;
+// this handles blocks that no tile has visited, and rows that are not finite.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ __device__ __forceinline__ void for_each_wanted(int64_t items, const Wanted& wan
   for (; left != 0; left &= left - 1) act(first + __ffs(static_cast<int>(left)) - 1);
 }
 
-// Whether a consumer found a sum of block `number` that is not finite.
+// Returns whether a consumer found a sum of block `number` that is not finite.
 __device__ __forceinline__ bool has_other_sums(const Params& p, int64_t number) {
   const uint32_t* const turns = p.turns + number * kConsumers;
   return turns[0] == kNotFinite || turns[1] == kNotFinite;
 }
 
-// Does what is left, by blocks of threads that have kItems each.
+// Handles the remaining items, kItems per thread block.
 template <class P, class IsUnvisited, class FinishBlock, class ComputeTile>
 __device__ __forceinline__ void finish(const P& p, int64_t blocks, const IsUnvisited& is_unvisited,
                                        const FinishBlock& finish_block,
@@ -44,7 +44,7 @@ __device__ __forceinline__ void finish(const P& p, int64_t blocks, const IsUnvis
       });
 }
 
-// A row of `columns` numbers of 16 bits at `row`, by a warp: whether one is not finite.
+// Returns whether a row of `columns` 16-bit numbers at `row` has one that is not finite. Called by a warp.
 template <class Element>
 __device__ __forceinline__ bool is_not_finite(const uint16_t* row, int columns, int lane) {
   bool found = false;

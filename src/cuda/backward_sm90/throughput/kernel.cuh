@@ -1,5 +1,5 @@
-// backward_sm90: one block a tile of keys, a producer and two consumers, on TMA, mbarriers and wgmma
-// (sm_90a).
+// backward_sm90: one block per KV tile, a producer and
+// two consumers, on TMA, mbarriers and wgmma (sm_90a).
 //
 //   producer     | K Q V dO | dO Q | dO Q | ...                          a stage ahead
 //   consumer 0   | S | dV dP | dS | S dK | dQ dV | dP | dS | ... | dK, dV stored |
@@ -43,8 +43,8 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   ptx::mbarrier_init_fence();
 }
 
-// Its own registers are those of the whole task: they end before the products begin, and what the
-// task is, is found again after them.
+// The task is not kept in registers: it is needed before the products, and found again after
+// them.
 template <class S>
 __device__ __forceinline__ void consume(const Maps& maps, const typename S::KernelParams& p) {
   typename S::Shared& smem = S::shared();
@@ -69,7 +69,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
   typename S::Shared& smem = S::shared();
   if (threadIdx.x == 0) {
     make_barriers<S>(smem);
-    // Those whose turn is first must run: blocks take tiles as they come.
+    // Tiles whose turn is first must already run: blocks take tiles in the order in which they start.
     smem.tile = S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
     if constexpr (S::kSharesTask) smem.task = find_task<S>(p, smem.tile);
   }
@@ -96,14 +96,14 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
   }
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kInTurn>
 __global__ void __launch_bounds__(kThreads, 1)
     gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kInTurn>>(maps, p);
 }
 
-// With options, in turn.
+// With options; deterministic.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kThreads, 1)
     option_gradient_kernel(const __grid_constant__ Maps maps,

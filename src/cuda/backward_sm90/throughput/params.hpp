@@ -1,4 +1,4 @@
-// Everything that the launches of backward_sm90 are told.
+// The parameters of the launches of backward_sm90.
 #pragma once
 
 #include <cuda.h>
@@ -17,38 +17,38 @@ struct Maps {
 
 inline constexpr uint32_t kNotFinite = ~0U;
 
-// TMA goes by the maps; the matrices are for what goes by rows.
+// TMA uses the maps; accesses by rows use the matrices.
 struct Params : RowParams {
-  attention::TileOrder order;  // of tiles of keys
-  bool in_turn;                // tiles add to dQ in turn: the first stores sums, and the last rows
+  attention::TileOrder order;  // of KV tiles
+  bool in_turn;                // deterministic: the first tile stores sums, and the last one rows
 
   // The rest of the workspace.
   float* sums;  // dQ / scale, by blocks of queries: see sum_place
-  // Of each block, and each consumer's part of it: how many tiles have added in turn, then kNotFinite
-  // where a sum of it is not.
+  // For each block, and each consumer's part of it: the number of tiles that
+  // have added in order, or kNotFinite if a sum of the part is not finite.
   uint32_t* turns;
-  uint32_t* not_finite;  // of each tile of keys: whether a sum of it is not finite
+  uint32_t* not_finite;  // per KV tile: nonzero if a sum is not finite
   uint32_t* next_tile;   // of keys
 };
 
-// What a block computes: a tile of keys. Rows: with options those of its own batch entry.
+// A block's task: a KV tile. Rows: with options, those of its sequence.
 template <class Rows>
 struct TaskOf {
   int batch, kv_head, tile;
-  attention::TileRange range;  // of blocks of queries
-  int steps;                   // the range once for each head of queries
+  attention::TileRange range;  // of query blocks
+  int steps;                   // the range, once per query head
   Rows rows;
 };
 struct NoRows {};
 using Task = TaskOf<NoRows>;
 using EntryTask = TaskOf<EntryRows>;
 
-// Kernels without options are told the first part alone.
+// Kernels without options take only the first part.
 struct OptionParams : Params {
   Options options;
-  EntryTask* tasks;  // in the workspace: of each tile, found by the first launch
-  // In the workspace: whether starts of the packed batch fall. Tiles of an entry wait for those before
-  // them, and then some have no block; so nothing is computed, and gradients are 0.
+  EntryTask* tasks;  // in the workspace: one per tile, found by the first launch
+  // In the workspace: nonzero if starts of the packed batch decrease. A sequence's tiles wait for
+  // earlier ones, and then some would have no block; so nothing is computed, and gradients are 0.
   uint32_t* starts_fall;
 };
 

@@ -1,4 +1,4 @@
-// backward_sm90 as rows of the table of kernels.
+// backward_sm90 as rows of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"
@@ -7,7 +7,7 @@ namespace flashcore::cuda::backward_sm90::throughput {
 
 Kernel kernel();
 
-// backward_sm90_split: a cluster of blocks a tile, for few tiles (split/).
+// backward_sm90_split: a cluster of blocks per tile, for problems with few tiles (split/).
 Kernel split_kernel();
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

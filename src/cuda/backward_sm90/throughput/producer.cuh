@@ -1,4 +1,4 @@
-// The producer: one thread, which describes steps and copies what they need, ahead of the consumers.
+// The producer: one thread, which describes steps and copies their inputs, ahead of the consumers.
 //
 //   K Q[0] V dO[0] | dO[1] Q[1] | dO[2] Q[2] | ...
 #pragma once
@@ -23,7 +23,7 @@ struct Producer {
   Walk<S> walk;  // to the next step
   uint32_t sums_parity = 0;
 
-  // All panels of a tile.
+  // Copies all panels of a tile.
   template <class Tile>
   __device__ __forceinline__ void load_tile(const unsigned char* shared, const CUtensorMap& map,
                                             uint32_t barrier, int row, int of_head) const {
@@ -48,7 +48,7 @@ struct Producer {
     if (turn.is_last && turn.number != 0) sums_parity ^= 1;
   }
 
-  // Q of step `number`, with its notes and description.
+  // Copies Q of step `number`, with its row statistics and description.
   __device__ __forceinline__ void load_q(int number) {
     const int stage = number % kStages;
     const int first_key = task.tile * kBlockKeys;

@@ -1,4 +1,4 @@
-// The compile-time geometry of one instance, and what its block shares.
+// The compile-time geometry of one instance, and its block's shared memory.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,21 @@ template <int kConfigIndex, class Element_, bool kInTurn_, bool kOptions_ = fals
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  static constexpr bool kInTurn = kInTurn_;  // additions to dQ
+  static constexpr bool kInTurn = kInTurn_;  // deterministic additions to dQ
   static constexpr bool kOptions = kOptions_;
-  // In shared memory, where a producer that tells more of a step has no registers for its task.
+  // A producer that describes more of a step has no registers for its task, which is then shared.
   static constexpr bool kSharesTask = kInTurn;
-  static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, where there is a softcap
+  static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, if there is a softcap
   using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
   using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
   static constexpr int kBlockQ = kConfig.block_q;
-  static constexpr uint32_t kOperandBits = ~0U;  // of an address, in an operand's descriptor
+  static constexpr uint32_t kOperandBits = ~0U;  // address bits in an operand's descriptor
 
   using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 2>;  // and of V
   using QTile = tile::SmemTile<kBlockQ, kConfig.head_dim, 2>;     // and of dO
-  using DsTile = tile::SmemTile<kBlockQ, kBlockKeys, 2>;          // a panel for each consumer
+  using DsTile = tile::SmemTile<kBlockQ, kBlockKeys, 2>;          // a panel per consumer
   static constexpr uint32_t kNotesBytes = kConfig.notes_bytes();
-  static constexpr uint32_t kStagingBytes = kConfig.bulk_products * kSumsBytes;  // of a warp
+  static constexpr uint32_t kStagingBytes = kConfig.bulk_products * kSumsBytes;  // per warp
 
   static constexpr int kScoreProducts = kBlockQ / 8;         // accumulators of m16n8
   static constexpr int kQuerySteps = kBlockQ / 16;           // k16 of dV and dK
@@ -39,7 +39,7 @@ struct Shape {
   static constexpr int kDimSteps = kConfig.head_dim / 16;    // k16 of S and dP
   static constexpr int kDimProducts = kConfig.head_dim / 8;  // accumulators of dK and dV
   static constexpr int kDqProducts = kConfig.dq_products();
-  // Whether consumers add some products of dQ themselves.
+  // True if consumers add some products of dQ themselves.
   static constexpr bool kAddsItself = kConfig.bulk_products < kDqProducts;
 
   template <class SharedTask>
@@ -54,9 +54,9 @@ struct Shape {
     uint64_t kv_full;
     uint64_t q_full[kStages], q_empty[kStages], o_full[kStages], o_empty[kStages];
     uint64_t ds_full, ds_empty;
-    // Of each consumer, where sums are added in turn: whether the turn has come (where consumers add
-    // some themselves), all warps have staged their sums, and staging is free again. For the last tile:
-    // whether the other tiles' sums are staged, and rows of dQ are stored.
+    // Per consumer, if additions are deterministic: the turn has come (if consumers add
+    // some sums themselves), all warps have staged their sums, and staging is free again.
+    // For the last tile: the other tiles' sums are staged, and rows of dQ are stored.
     uint64_t turn_here[kConsumers], staged[kConsumers], staging_free[kConsumers];
     uint64_t sums_here[kConsumers], stored[kConsumers];
     uint64_t described[kSteps];  // for the adder
@@ -81,7 +81,7 @@ struct Shape {
                             kStagingFree = offsetof(Shared, staging_free);
   static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
 
-  // Where the sums of consumer warp `warp` for a block begin.
+  // Returns where the sums of consumer warp `warp` for a block begin.
   __device__ __forceinline__ static int64_t sums_of(int block, uint32_t warp) {
     return int64_t{block} * kConfig.block_sums() + warp * (kDqProducts * 32 * kSumsFloats);
   }
@@ -89,7 +89,7 @@ struct Shape {
   __device__ static Shared& shared() { return *reinterpret_cast<Shared*>(ptx::dynamic_shared()); }
 };
 
-// Of a task: what its pairs may be, its queries, and where rows and blocks of queries begin.
+// A task's limits and queries, and the start of its rows and query blocks.
 __device__ __forceinline__ attention::BandLimits limits_of(const Params& p, const Task& /*all*/) {
   return p.limits;
 }
@@ -103,7 +103,7 @@ __device__ __forceinline__ int queries_of(const Params& p, const Task& /*all*/) 
 __device__ __forceinline__ int queries_of(const Params& /*p*/, const EntryTask& task) {
   return task.rows.len_q;
 }
-// Whose rows of dQ are written: those past an entry's length are 0, or another entry's.
+// The number of dQ rows to write: rows past a sequence's length are 0, or another sequence's.
 __device__ __forceinline__ int stored_queries_of(const Params& p, const Task& /*all*/) {
   return p.seqlen_q;
 }
@@ -131,7 +131,7 @@ __device__ __forceinline__ Task find_task(const Params& p, uint32_t index) requi
   return task;
 }
 
-// Where starts of a packed batch fall there is nothing to do.
+// If starts of a packed batch decrease, there is nothing to do.
 template <class S>
 __device__ __forceinline__ EntryTask find_task(const OptionParams& p,
                                                uint32_t index) requires(S::kOptions) {
@@ -141,12 +141,12 @@ __device__ __forceinline__ EntryTask find_task(const OptionParams& p,
   return task;
 }
 
-// Whether nothing is stored: a packed batch has more tiles than its entries.
+// Returns whether nothing is stored: a packed batch has more tile slots than its sequences have tiles.
 __device__ __forceinline__ bool is_without_rows(const OptionParams& p, const EntryTask& task) {
   return is_packed(p) && (task.tile < 0 || task.tile * kBlockKeys >= task.rows.limits.len_kv);
 }
 
-// The task of this block; a reference to shared memory, where it lies there, takes no registers.
+// The task of this block; as a reference to shared memory, it takes no registers.
 template <class S>
 __device__ __forceinline__ decltype(auto) own_task(const typename S::KernelParams& p,
                                                    uint32_t index) {
@@ -157,11 +157,11 @@ __device__ __forceinline__ decltype(auto) own_task(const typename S::KernelParam
   }
 }
 
-// The blocks of queries of a task, one after the other.
+// Iterates over the query blocks of a task.
 template <class S>
 struct Walk {
   using Task = typename S::OwnTask;
-  // Whether a block has a part of the steps (split/shape.cuh).
+  // True if a block has only a part of the steps (split/shape.cuh).
   static constexpr bool kHasPart = requires(const Task& one) { one.splits; };
   const Params& p;
   const Task& task;
@@ -177,8 +177,8 @@ struct Walk {
         head(of.kv_head * params.group),
         block(S::kInTurn ? of.range.end - 1 : of.range.begin) {}
 
-  // In turn blocks go from the last to the first, so that under a causal mask, where the first tile
-  // has the most of them, all begin at the same one.
+  // Deterministic: blocks go from last to first, so that under a causal mask,
+  // where the first tile has the most of them, all tiles begin at the same one.
   __device__ __forceinline__ void advance() {
     if constexpr (kHasPart) {
       block -= task.splits;
@@ -193,15 +193,15 @@ struct Walk {
     }
     ++head;
   }
-  // Goes on to the head that has the step.
+  // Advances to the head of the step.
   __device__ __forceinline__ void find_head() {
     for (; block < task.range.begin; ++head) block += task.range.size();
   }
-  // The block's number among those of all heads.
+  // Returns the block's index among those of all heads.
   __device__ __forceinline__ int number() const {
     return (task.batch * p.heads_q + head) * p.q_blocks + block + first_block_of(task);
   }
-  // How many tiles add to it before this one, and whether any do after it.
+  // The number of tiles that add to the block before this one, and whether this is the last.
   struct Turn {
     int number;
     bool is_last;

@@ -1,16 +1,16 @@
 // The resource page of backward_sm90_wide: tiles, registers and shared memory.
 //
-// At head dimension 256 the sums of dK and dV of 64 keys take half of an SM's registers, and the
-// part of dQ that a block of so few keys has is as large as what it reads: added to memory, it is
-// more than L2 takes. So dQ has blocks of its own, which compute S and dP again: seven products
-// instead of five, and nothing is added in memory.
+// At head dimension 256, the sums of dK and dV of 64 keys take half of an SM's
+// registers. The part of dQ that a block of so few keys computes is as large as its
+// inputs: adding it in memory exceeds L2's throughput. So dQ has blocks of its own,
+// which recompute S and dP: seven products instead of five, but no additions in memory.
 //
 //   keys      a block: 64 keys. Consumer 0: S^T, P^T, dV; consumer 1: dP^T, dS^T, dK
-//             | K | V | Q, two stages | dO, two stages | P on its way to consumer 1, two | notes |
+//             | K | V | Q, two stages | dO, two stages | P for consumer 1, two | row statistics |
 //   queries   a block: 128 queries, 64 for each consumer: S, dP, dQ
 //             | Q | dO | K, two stages | V |
 //
-// P and dS are left operands from registers everywhere.
+// P and dS are always left operands from registers.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kConsumers = 2;  // warpgroups
 inline constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
-inline constexpr int kRows = 64;  // of a tile: what one wgmma computes, and a step
+inline constexpr int kRows = 64;  // of a tile: the rows of one wgmma, and of a step
 inline constexpr int kBlockQ = kRows * kConsumers;
 inline constexpr int kStages = 2;
 inline constexpr int kPanelColumns = 64;  // 128 bytes, the widest swizzle
@@ -37,22 +37,22 @@ inline constexpr int kProducerRegisters = 24;
 inline constexpr int kConsumerRegisters = 240;
 inline constexpr int kTileBytes = 2 * kRows * kHeadDim;
 inline constexpr int kExchangeBytes = 2 * kRows * kRows;
-inline constexpr int kSharedMemory = 227 * 1024;  // that a block may have
-inline constexpr int kSharedOther = 2048;         // at most: notes and barriers
+inline constexpr int kSharedMemory = 227 * 1024;  // per block
+inline constexpr int kSharedOther = 2048;         // at most: row statistics and barriers
 inline constexpr int kKeysBytes = 6 * kTileBytes + kStages * kExchangeBytes + kSharedOther;
 inline constexpr int kQueriesBytes = 7 * kTileBytes + kSharedOther;
 inline constexpr int kSharedBytes = kKeysBytes > kQueriesBytes ? kKeysBytes : kQueriesBytes;
 static_assert(kSharedBytes <= kSharedMemory);
 static_assert(kWarpgroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <=
               65536 / kThreads / 8 * 8 * kThreads);
-// What a consumer thread holds: sums, two tiles of scores, and a left operand.
+// Registers that a consumer thread holds: sums, two tiles of scores, and a left operand.
 inline constexpr int kHeldRegisters = kHeadDim / 2 + 2 * (kRows / 2) + kRows / 4;
 static_assert(kHeldRegisters + 24 <= kConsumerRegisters);
 
 using attention::BandLimits, attention::seen_from_keys, attention::TileRange;
 
-// The steps of 64 queries that see keys of tile `tile`, of 64. All need their mask where the tile
-// has rows past the last key.
+// Returns the steps of 64 queries that see keys of 64-key tile `tile`.
+// If the tile has rows past the last key, all steps need their mask.
 constexpr TileRange query_steps(const BandLimits& limits, int queries, int tile) {
   const int first = tile * kRows;
   TileRange range = attention::tile_range(seen_from_keys(limits, queries), limits.len_kv, first,
@@ -61,12 +61,12 @@ constexpr TileRange query_steps(const BandLimits& limits, int queries, int tile)
   return range;
 }
 
-// The tiles of 64 keys that block `block` of queries sees.
+// Returns the tiles of 64 keys that query block `block` sees.
 constexpr TileRange key_tiles(const BandLimits& limits, int queries, int block) {
   return attention::tile_range(limits, queries, block * kBlockQ, (block + 1) * kBlockQ, kRows);
 }
 
-// Block `index` of those for keys; under a causal mask the first tile of a head is the longest.
+// Block `index` of the blocks for keys; under a causal mask, a head's first tile is the longest.
 struct KeyTile {
   int batch_head, tile;
 };

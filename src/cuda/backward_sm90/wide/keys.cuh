@@ -1,10 +1,10 @@
-// A block for 64 keys: their dK and dV, over all queries that see them.
+// A block for 64 keys: computes their dK and dV, over all queries that see them.
 //
-//   producers   | K Q[0]   V dO[0] | Q[1]   dO[1] | ...                   two stages, a warp each
+//   producers   | K Q[0]   V dO[0] | Q[1]   dO[1] | ...                   two stages, one warp each
 //   consumer 0  | S | P -> | dV, S next | P -> | ...
 //   consumer 1  | dP |  -> dS | dK, dP next |  -> dS | ...
 //
-// Consumer 1 gets P from consumer 0 thread by thread: both have the same pairs of the tile.
+// Each thread of consumer 0 passes P to the same thread of consumer 1: both have the same pairs.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct KeysShared {
   unsigned char q[kStages][kTileBytes], d_o[kStages][kTileBytes];
   unsigned char exchange[kStages][kExchangeBytes];
   alignas(16) float notes[kStages][2][kRows];
-  // Of a step: its first query from the tile's first key, or where no pair needs a look, kNoMask.
+  // Per stage: the step's first query, relative to the tile's first key, or kNoMask if all pairs are visible.
   int first[kStages];
   uint64_t k_full, v_full;
   uint64_t q_full[kStages], q_empty[kStages], o_full[kStages], o_empty[kStages];
@@ -36,21 +36,21 @@ struct KeysShared {
 static_assert(sizeof(KeysShared) <= kKeysBytes);
 
 inline constexpr int kNoMask = 1 << 30;
-// At an empty stage: each thread of the consumer that read its notes, each warp of the other.
+// Arrivals per empty stage: each thread of the consumer that reads its statistics, each warp of the other.
 inline constexpr int kEmptyArrivals = kWarpgroupThreads + kWarpgroupWarps;
 inline constexpr int kNoteBytes = 4 * kRows;
 
 struct KeyTask {
   int batch, kv_head, tile;
   TileRange range;  // of steps
-  int steps;        // the range once for each head of queries
+  int steps;        // the range, once per query head
 };
 
-// With options it has rows of its own batch entry.
+// With options, a task has the rows of its own sequence.
 struct EntryKeyTask : KeyTask {
   EntryRows rows;
 };
-// What a task is takes loads from memory to find out: one thread does.
+// Finding a task requires loads from memory, so one thread does it.
 struct OptionKeysShared : KeysShared {
   EntryKeyTask task;
 };
@@ -80,7 +80,7 @@ __device__ __forceinline__ EntryKeyTask find_key_task(const OptionParams& p, uin
   return task;
 }
 
-// The task of this block; with options a reference to shared memory, which takes no registers.
+// The task of this block; with options, a reference to shared memory, which takes no registers.
 template <class P>
 __device__ __forceinline__ decltype(auto) own_key_task(const P& p, uint32_t index) {
   if constexpr (kHasOptions<P>) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ int first_block_of(const EntryKeyTask& task) {
   return task.rows.first_block;
 }
 
-// The steps of a task, one after the other.
+// Iterates over the steps of a task.
 struct KeyWalk {
   const KeyTask& task;
   int head, step;
@@ -157,8 +157,8 @@ __device__ __forceinline__ void produce_for_keys(KeysShared& smem, const Maps& m
   }
 }
 
-// Consumer 0 (kWeights) has S and dV, consumer 1 dP and dK. Of the tiles of a step one makes its
-// scores and the other its sums.
+// Consumer 0 (kWeights) computes S and dV, consumer 1 dP and dK. Of a
+// step's two tiles, one is an operand of its scores, the other of its sums.
 template <class Element, bool kWeights, class P>
 struct KeyConsumer {
   const P& p;
@@ -186,7 +186,7 @@ struct KeyConsumer {
   __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) const {
     ptx::mbarrier_wait_together(shared + barrier, parity);
   }
-  // The notes of a lane's two queries of product 0.
+  // The statistics of a lane's two queries of product 0.
   __device__ __forceinline__ uint32_t notes_at(uint32_t stage) const {
     return shared + offsetof(KeysShared, notes) + (stage * 2 + (kWeights ? 0 : 1)) * (4 * kRows) +
            lane_index() % 4 * 8;
@@ -204,7 +204,7 @@ struct KeyConsumer {
     }
   }
 
-  // Pairs that are not visible get the score -inf.
+  // Sets the score of pairs that are not visible to -inf.
   __device__ __forceinline__ void mask(uint32_t stage, int keys) {
     const int first = reinterpret_cast<const KeysShared*>(ptx::dynamic_shared())->first[stage];
     if (first == kNoMask) return;
@@ -227,7 +227,7 @@ struct KeyConsumer {
     }
   }
 
-  // a: scores become P, and w; `given`: P for consumer 1, times the softcap's slopes.
+  // Turns the scores in a into P, and packs w; `given`: for consumer 1, P times the softcap's slopes.
   __device__ __forceinline__ void exponentiate_capped(uint32_t notes, Weights& given) {
 #pragma unroll
     for (int n = 0; n < kScoreProducts; ++n) {
@@ -257,7 +257,7 @@ struct KeyConsumer {
     ptx::mbarrier_arrive(shared + offsetof(KeysShared, p_full) + 8 * stage);
   }
 
-  // a: scores become P, which consumer 1 gets too.
+  // Turns the scores in a into P, which consumer 1 also gets.
   __device__ __forceinline__ void weigh(int number, int keys) requires kWeights {
     const uint32_t stage = number % kStages;
     mask(stage, keys);
@@ -284,7 +284,7 @@ struct KeyConsumer {
     pack<Element>(w, a);
     give(number, w);
   }
-  // a: dP becomes dS.
+  // Turns dP in a into dS.
   __device__ __forceinline__ void weigh(int number, int /*keys*/) requires(!kWeights) {
     const uint32_t stage = number % kStages, notes = notes_at(stage), from = exchange_at(stage);
     wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));
@@ -354,7 +354,7 @@ __device__ __forceinline__ void consume_keys(const Maps& maps, const P& p, uint3
     }
   }
   const auto& task = own_key_task(p, index);
-  // K is read by consumer 0 alone, V by consumer 1.
+  // Only consumer 0 reads K, and only consumer 1 reads V.
   const uint32_t tile = c.shared + c.kLeft;
   stage_sums<Element>(c.sums, kWeights ? 1 : p.scale, tile, kWeights ? 0 : 1);
   const int row = task.tile * kRows;

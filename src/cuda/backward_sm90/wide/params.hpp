@@ -1,4 +1,4 @@
-// Everything that the launches of backward_sm90_wide are told.
+// The parameters of the launches of backward_sm90_wide.
 #pragma once
 
 #include <cuda.h>
@@ -24,13 +24,13 @@ struct Maps {
 struct Params : RowParams {
   attention::TileOrder query_order, key_order;
 
-  // The rest of the workspace: whether a gradient of a block is not finite.
+  // The rest of the workspace: nonzero if a gradient of a block is not finite.
   uint32_t* not_finite;
 
   constexpr uint32_t blocks() const { return query_order.size() + key_order.size(); }
 };
 
-// Kernels without options are told the first part alone.
+// Kernels without options take only the first part.
 struct OptionParams : Params {
   Options options;
 };

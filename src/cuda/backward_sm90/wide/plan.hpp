@@ -1,4 +1,4 @@
-// backward_sm90_wide as a row of the table of kernels.
+// backward_sm90_wide as a row of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"

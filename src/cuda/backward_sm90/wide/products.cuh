@@ -1,5 +1,5 @@
-// What both kinds of blocks compute: products of tiles of 64 rows and 256 columns, weights, and the
-// way of sums to memory.
+// Shared by both kinds of blocks: products of tiles of 64
+// rows and 256 columns, weights, and the stores of sums.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ using Tile = tile::SmemTile<kRows, kHeadDim, 2>;
 static_assert(Tile::kBytes == kTileBytes);
 
 inline constexpr int kScoreProducts = kRows / 8;             // accumulators of m16n8
-inline constexpr int kSumProducts = kHeadDim / kPieces / 8;  // of a piece
+inline constexpr int kSumProducts = kHeadDim / kPieces / 8;  // per piece
 inline constexpr int kConsumerBarrier = 1;                   // named; + group: a consumer's own
 
-// Whether a launch is told of options.
+// True if a launch has options.
 template <class P>
 inline constexpr bool kHasOptions = std::is_same_v<P, OptionParams>;
 
@@ -42,7 +42,7 @@ __device__ __forceinline__ uint32_t lane_index() { return ptx::thread_index() % 
 __device__ __forceinline__ uint32_t warp_in_group() {
   return ptx::thread_index() / kWarpThreads % kWarpgroupWarps;
 }
-// This warp is done with what the barrier guards.
+// Signals that this warp no longer uses what the barrier guards.
 __device__ __forceinline__ void release(uint32_t barrier) {
   __syncwarp();
   if (lane_index() == 0) ptx::mbarrier_arrive(barrier);
@@ -64,7 +64,7 @@ __device__ __forceinline__ void issue_scores(Scores& a, uint32_t left, uint32_t 
   ptx::warpgroup_commit();
 }
 
-// sums += p Y, with the rows of a tile.
+// sums += p Y, where Y is the tile at `right`.
 template <class Element>
 __device__ __forceinline__ void issue_sums(Sums& sums, const Weights& p, uint32_t right) {
   constexpr uint32_t kPieceBytes = Tile::kPanels / kPieces * Tile::kPanelBytes;
@@ -115,7 +115,7 @@ __device__ __forceinline__ void pack(Weights& p, const Scores& a) {
   }
 }
 
-// Whether a lane's sums are all finite.
+// Returns whether a lane's sums are all finite.
 __device__ __forceinline__ bool all_finite(const Sums& sums) {
   float zero = 0;  // or NaN
 #pragma unroll
@@ -129,8 +129,8 @@ __device__ __forceinline__ bool all_finite(const Sums& sums) {
   return zero == 0;
 }
 
-// The sums of a consumer, times scale, to the tile at `tile` in shared memory, which only this
-// consumer's products have read.
+// Writes the sums of a consumer, times scale, to the tile at `tile`
+// in shared memory, which only this consumer's products have read.
 template <class Element>
 __device__ __forceinline__ void stage_sums(const Sums& sums, float scale, uint32_t tile,
                                            uint32_t group) {
@@ -155,7 +155,7 @@ __device__ __forceinline__ void stage_sums(const Sums& sums, float scale, uint32
   ptx::named_barrier_sync(own_barrier, kWarpgroupThreads);
 }
 
-// A staged tile to rows `row` and on.
+// Stores a staged tile to rows from `row` on.
 __device__ __forceinline__ void store_tile(uint32_t tile, const CUtensorMap& map, int row, int rows,
                                            int head, int batch) {
   if (ptx::thread_index() % kWarpgroupThreads == 0) {
@@ -171,8 +171,8 @@ __device__ __forceinline__ void store_tile(uint32_t tile, const CUtensorMap& map
   }
 }
 
-// The first `left` rows of a staged tile to rows `row` and on of a packed tensor, where those after
-// them may be another entry's.
+// Stores the first `left` rows of a staged tile to rows from `row` on of a
+// packed tensor, where the following rows may belong to another sequence.
 __device__ __forceinline__ void store_rows(uint32_t tile, const Target& target, int columns,
                                            int row, int left, int head) {
   constexpr int kChunks = kHeadDim / 8;
@@ -189,7 +189,7 @@ __device__ __forceinline__ void store_rows(uint32_t tile, const Target& target, 
   }
 }
 
-// All panels of a tile.
+// Copies all panels of a tile.
 __device__ __forceinline__ void load_tile(uint32_t to, const CUtensorMap& map, uint32_t barrier,
                                           int row, int head, int batch) {
 #pragma unroll

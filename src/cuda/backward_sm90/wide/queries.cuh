@@ -1,4 +1,4 @@
-// A block for 128 queries: their dQ, over all keys that they see.
+// A block for 128 queries: computes their dQ, over all keys that they see.
 //
 //   producers   | Q K[0]   dO V | K[1] V | K[2] V | ...
 //   a consumer  | S dP | P, dS | dQ, S next covers.. dP next covers P | dS | dQ ...
@@ -28,14 +28,14 @@ static_assert(sizeof(QueriesShared) <= kQueriesBytes);
 
 struct QueryTask {
   int batch, head, block;
-  TileRange range;  // of tiles of keys
+  TileRange range;  // of KV tiles
 };
 
-// With options it has rows of its own batch entry.
+// With options, a task has the rows of its own sequence.
 struct EntryQueryTask : QueryTask {
   EntryRows rows;
 };
-// What a task is takes loads from memory to find out: one thread does.
+// Finding a task requires loads from memory, so one thread does it.
 struct OptionQueriesShared : QueriesShared {
   EntryQueryTask task;
 };
@@ -63,7 +63,7 @@ __device__ __forceinline__ EntryQueryTask find_query_task(const OptionParams& p,
   return task;
 }
 
-// The task of this block; with options a reference to shared memory, which takes no registers.
+// The task of this block; with options, a reference to shared memory, which takes no registers.
 template <class P>
 __device__ __forceinline__ decltype(auto) own_query_task(const P& p, uint32_t index) {
   if constexpr (kHasOptions<P>) {
@@ -153,7 +153,7 @@ struct QueryConsumer {
     }
   }
 
-  // Pairs that are not visible get the score -inf.
+  // Sets the score of pairs that are not visible to -inf.
   __device__ __forceinline__ void mask(int first_query, int first_key) {
     const int key0 = first_key + 2 * static_cast<int>(lane_index() % 4);
     const attention::BandLimits& limits = own_limits();
@@ -171,7 +171,7 @@ struct QueryConsumer {
       }
     }
   }
-  // s: scores become P, with a softcap P times its slopes.
+  // Turns the scores in s into P, with a softcap times its slopes.
   __device__ __forceinline__ void exponentiate() {
     if constexpr (kHasOptions<P>) {
       if (p.options.cap.cap_log2 > 0) {

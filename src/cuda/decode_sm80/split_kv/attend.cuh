@@ -1,18 +1,18 @@
-// A warp's share of a unit: 16 rows against the tiles of its ring, every `rings`-th of the unit's
-// keys, with all columns of O or those of its own.
+// One warp's part of a work unit: 16 rows against the tiles of its ring, which
+// are every `rings`-th tile of the unit, with all columns of O or only its own.
 //
 //   tile n   : | wait | S = Q K^T | scale, softcap, bias, ALiBi, mask | softmax, O *= r | O += P V |
 //   tile n+s :                                                              load into the stage -->
 //
-// Scores are in natural units and exponents are of differences, e^(score - largest): right for
-// scores of any size. Only tiles that some row does not see all of have a mask, and of tree masks only
-// those with keys of the tree. Bias and masks of pairs are read for every tile, by instances of their own.
+// Scores are in natural units, and exponents are differences, e^(score - largest): right for scores
+// of any size. Only tiles that some row does not see entirely are masked, and tree masks apply only
+// to tiles with keys of the tree. Separate instances read bias and masks of pairs, for every tile.
 //
-// fp8 keys and values stay as they are in shared memory. Four neighbouring bytes of a row of K are
-// what a lane gets, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take
-// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: Q's fragments have the same order. Of V a lane gets
-// neighbouring dimensions of two keys: one product for the even ones and one for the odd ones, and
-// output_column() says what they are.
+// fp8 keys and values remain fp8 in shared memory. A lane reads four neighbouring
+// bytes of a row of K, so step s of the product takes dimensions 16 s + 4 t .. +
+// 3 instead of 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: Q's fragments have the same
+// order. A lane reads neighbouring dimensions of two keys of V: one product for
+// the even ones and one for the odd ones; output_column() gives their columns.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 using attention::kLog2E, attention::kNoKey;
 using attention::decode::even_bytes, attention::decode::odd_bytes, attention::decode::of_fp8x2;
 
-// The column of O that element e (0 or 1) of a row of a warp's product n is.
+// Returns the column of O of element e (0 or 1) of a row of a warp's product n.
 template <Config kConfig>
 __device__ __forceinline__ int output_column(int n, int e, int lane) {
   int first = 0;
@@ -46,15 +46,15 @@ __device__ __forceinline__ int output_column(int n, int e, int lane) {
   return first + 16 * (n / 2) + 4 * (lane % 4) + 2 * e + n % 2;
 }
 
-// What a warp has found, of a lane's two rows (lane / 4 and 8 further on).
+// A warp's accumulators: a lane's two rows (lane / 4 and + 8).
 template <Config kConfig>
 struct Found {
   float o[kConfig.warp_columns() / 8][4];
   float largest[2], sum[2];
-  float unit;  // of o: a power of two, by the scales of V
+  float unit;  // of o: a power of two, from the scales of V
 };
 
-// The fragments of Q: in registers, or in shared memory, 16 bytes a lane and step.
+// The fragments of Q: in registers, or in shared memory, 16 bytes per lane and step.
 template <Config kConfig>
 struct Query {
   static constexpr int kSteps = kConfig.head_dim_qk / 16;
@@ -90,7 +90,7 @@ struct Warp {
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
   static constexpr int kKeys = kConfig.tile_keys, kProducts = kKeys / 8;
   static constexpr int kOutProducts = kConfig.warp_columns() / 8;
-  static constexpr int kBlockBytes = 16 * OfK::kPanelRowBytes;  // of 16 keys in a panel
+  static constexpr int kBlockBytes = 16 * OfK::kPanelRowBytes;  // of 16 keys, per panel
   static_assert(OfK::kPanelRowBytes == OfV::kPanelRowBytes);
   using Scores = float[kProducts][4];
   using Pairs = std::conditional_t<kConfig.reads_pairs, LanePairs<kProducts>, NoPairs>;
@@ -111,7 +111,7 @@ struct Warp {
     for (int i = 0; i < 4 * kOutProducts; ++i) w.o[i / 4][i % 4] = 0;
   }
 
-  // Bias and mask of the tile whose first key is `key`.
+  // Reads bias and mask of the tile whose first key is `key`.
   __device__ void read_pairs(Pairs& pairs, int key) const {
     if constexpr (kConfig.reads_pairs) {
 #pragma unroll
@@ -126,7 +126,7 @@ struct Warp {
     }
   }
 
-  // The tile in a stage, whose first key is `key`.
+  // Processes the tile in a stage; `key`: its first key.
   __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, const Pairs& pairs, int stage,
                        int key) const {
     Scores s;
@@ -157,25 +157,25 @@ struct Warp {
     return unit.first_row + min(lane / 4 + 8 * slot, unit.rows - 1);
   }
 
-  // Looked up when it is wanted: few tiles do.
+  // Computed on demand: few tiles need it.
   __device__ int query_of(int slot) const {
     return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row_of(slot))));
   }
 
-  // The columns that a row sees of the tile whose first key is `key`.
+  // Returns the columns that a row sees in the tile whose first key is `key`.
   __device__ attention::ColumnRange seen_of(int slot, int key) const {
     attention::ColumnRange seen = attention::visible_columns(unit.limits, query_of(slot), key);
     seen.end = min(seen.end, unit.end - key);
     return seen;
   }
 
-  // The same of a row, with bias and mask of pairs.
+  // Returns the allowed columns of a row, with bias and mask of pairs.
   __device__ uint32_t allowed_of(int slot, const Pairs& pairs, int key) const {
     if constexpr (kConfig.reads_pairs) return allowed_of(slot, key) & pairs.row_bits(slot, lane);
     return allowed_of(slot, key);
   }
 
-  // Bit c: whether a row's tree mask, if there is one, allows column c of the same tile.
+  // Bit c: whether a row's tree mask, if there is one, allows column c of the tile.
   __device__ uint32_t allowed_of(int slot, int key) const {
     if constexpr (kConfig.reads_trees) {
       if (p.tree.present) {
@@ -185,14 +185,14 @@ struct Warp {
     return ~uint32_t{0};
   }
 
-  // Of ALiBi, of a row's head.
+  // Returns the ALiBi slope of a row's head.
   __device__ float slope_of(int slot) const {
     const int head = unit.kv_head * p.group + row_of(slot) - query_of(slot) * p.group;
     const HeadNumbers& slopes = p.alibi_slopes;
     return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
   }
 
-  // Whether some row does not see all keys of the tile.
+  // Returns whether some row does not see all keys of the tile.
   __device__ bool is_masked(const Pairs& pairs, int key) const {
     if constexpr (kConfig.reads_pairs) {
       if (pairs.removes_any()) return true;
@@ -237,7 +237,7 @@ struct Warp {
     }
   }
 
-  // From products to scores in natural units.
+  // Turns products into scores in natural units.
   __device__ void scale_scores(Scores& s, const Pairs& pairs, int stage, int key) const {
     if constexpr (kFp8) {
       if (p.k_scale.data != nullptr) {
@@ -270,7 +270,7 @@ struct Warp {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         const float slope = slope_of(slot);
-        // Exact up to 2^24; further away, to fp32's last places.
+        // Exact up to 2^24; beyond, to fp32's last bits.
         const auto distance = static_cast<float>(query_of(slot) + unit.at.entry.offset - key);
 #pragma unroll
         for (int n = 0; n < kProducts; ++n) {
@@ -284,7 +284,7 @@ struct Warp {
     }
   }
 
-  // s = e^(s - largest); sums and outputs follow the largest score.
+  // s = e^(s - largest); rescales sums and outputs when the largest score grows.
   __device__ void softmax(Found<kConfig>& w, Scores& s) const {
     float rescale[2], reference[2];
 #pragma unroll
@@ -294,7 +294,7 @@ struct Warp {
       reference[slot] = attention::finite_reference(w.largest[slot]);
       rescale[slot] = ptx::exp2_approx((before - reference[slot]) * kLog2E);
     }
-    // 1 where no row's largest score has grown, NaN where it is infinite.
+    // 1 if the largest score of no row has grown, NaN if it is infinite.
     if (__any_sync(0xffffffffU, rescale[0] != 1.0F || rescale[1] != 1.0F)) {
       attention::rescale_rows(w.o, rescale);
       w.sum[0] *= rescale[0];
@@ -310,7 +310,7 @@ struct Warp {
     }
   }
 
-  // Probabilities times the scales of values, in units that 16 bits hold.
+  // Multiplies probabilities by the scales of values, in units that fit 16 bits.
   __device__ void scale_values(Found<kConfig>& w, Scores& s, int stage) const {
     if (p.v_scale.data == nullptr) return;
     const float* const scales = ring.v_scales(stage);
@@ -320,7 +320,7 @@ struct Warp {
       for (int step = 16; step > 0; step /= 2) {
         largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
       }
-      // The power of two below it, whose reciprocal is exact.
+      // The largest power of two below it, whose reciprocal is exact.
       const uint32_t exponent = min(__float_as_uint(largest) & 0x7f800000U, 0x7e000000U);
       const float raised = fmaxf(__uint_as_float(exponent), w.unit);
       const float by = w.unit * reciprocal_of(raised);
@@ -339,12 +339,12 @@ struct Warp {
     }
   }
 
-  // Of a power of two from 2^-126 to 2^125.
+  // Returns the reciprocal of a power of two from 2^-126 to 2^125.
   __device__ static float reciprocal_of(float power) {
     return __uint_as_float(0x7f000000U - __float_as_uint(power));
   }
 
-  // O += P V. kGuarded: values that are not finite are left out; false: there were some.
+  // O += P V. kGuarded: skips values that are not finite; returns false if there were any.
   template <bool kGuarded>
   __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
     constexpr int kWarpBytes = OfV::kBytes / kConfig.column_warps;  // whole panels
@@ -390,8 +390,8 @@ struct Warp {
     return !kGuarded || __all_sync(0xffffffffU, finite);
   }
 
-  // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
-  // does not matter.
+  // Adds the values that outputs() skipped, for the rows that see
+  // them: their weight is not 0, so its value does not matter.
   __device__ void add_what_is_not_finite(Found<kConfig>& w, const Pairs& pairs, int stage,
                                          int first_key) const {
     const attention::ColumnRange seen[2] = {seen_of(0, first_key), seen_of(1, first_key)};
@@ -399,7 +399,7 @@ struct Warp {
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       const int here =
-          ptx::opaque(lane);  // or addresses of all columns are held, which is too much
+          ptx::opaque(lane);  // otherwise addresses of all columns would be held, which is too much
       float sign = 1;
       if constexpr (kFp8) {
         if (p.v_scale.data != nullptr) sign = ring.v_scales(stage)[key];
@@ -422,7 +422,7 @@ struct Warp {
     }
   }
 
-  // Of long rows V has K's type: there are no registers for two.
+  // For long rows, V has K's type: there are no registers for two types.
   __device__ bool v_is_e5m2() const {
     return kConfig.head_dim_qk > kMostColumnsOfTwoTypes ? p.k_e5m2 : p.v_e5m2;
   }

@@ -1,4 +1,4 @@
-// The second kernel of decode_sm80: the partial results of a row's parts become O and LSE.
+// The second kernel of decode_sm80: combines the partial results of a row's parts into O and LSE.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
 using attention::decode::store_row;
 
-// Where a row's partial results are: of the first part, and how far apart.
+// The location of a row's partial results: the first part's, and the distance between parts.
 struct PartialRows {
   int count;
   int64_t first, step;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kCombineThreads)
   combine_row(p, static_cast<int>(threadIdx.x));
 }
 
-// The same of rows that are longer than a block.
+// The kernel for rows that are longer than a block.
 __global__ void __launch_bounds__(kCombineThreads)
     combine_wide_kernel(const __grid_constant__ Params p) {
   combine_row(p, static_cast<int>(blockIdx.y) * kCombineThreads + static_cast<int>(threadIdx.x));

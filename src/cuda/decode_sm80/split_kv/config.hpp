@@ -1,14 +1,14 @@
 // The resource page of decode_sm80: which tile each head dimension gets, and what it costs.
 //
 //   a block: `warps` warps that share a unit of keys. A tile is 16 rows (queries times the heads of
-//            a group), O of all head dimensions in registers, by `tile_keys` keys. Each warp has a
-//            ring of its own, of `stages` tiles of K and V, and waits for nobody until a unit ends
-//   wide rows: O does not fit the registers of a warp. `column_warps` warps share a ring, wait for
-//            each other at every tile, and have as many columns of O each. All of them take the
-//            product with K: Tensor Cores have time, and scores need not be exchanged
+//            a group), O of all head dimensions in registers, by `tile_keys` keys. Each warp has its
+//            own ring of `stages` tiles of K and V, and waits for no other warp until a unit ends
+//   wide rows: O does not fit the registers of a warp. `column_warps` warps share a ring, synchronise
+//            at every tile, and divide the columns of O equally. Each of them computes the whole
+//            product with K: the Tensor Cores have time, and scores need not be exchanged
 //
 //   shared memory   | Q in fragments | ring 0: K V stage 0 | K V stage 1 | ring 1: ... | scales |
-//                                    | where a unit ends: O of each ring, in fp32 ... |
+//                                    | at the end of a unit: O of each ring, in fp32 ... |
 //
 // 64 KB of keys in flight a block, and two blocks on an SM where it has the memory: what an H200
 // needs to read at full speed (docs/decode.md).
@@ -21,23 +21,23 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 
 inline constexpr int kTileRows = 16;  // of Q, one mma
 inline constexpr int kCombineThreads =
-    128;  // of a row that is joined, or of 128 columns of a wide one
-inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
-inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
+    128;  // per joined row, or per 128 columns of a joined row that is wide
+inline constexpr int kSmallSharedMemory = 99 * 1024;  // per block on sm_86 and sm_89
+inline constexpr int kReservedSharedMemory = 1024;    // per block, by the runtime
 inline constexpr int kLargestHeadDimQk = 576, kLargestHeadDimV = 512;
-inline constexpr int kMostColumnsOfTwoTypes = 128;  // of K, where V is the other type of fp8
+inline constexpr int kMostColumnsOfTwoTypes = 128;  // of K, if V has the other fp8 type
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
-  // The largest that it computes; smaller ones are padded with zeros.
+  // The largest supported; smaller ones are padded with zeros.
   int head_dim_qk, head_dim_v;
-  int kv_bytes;  // of an element of K and V: 2, or 1 for fp8
+  int kv_bytes;  // per element of K and V: 2, or 1 for fp8
   int warps;
   int tile_keys;
   int stages;
-  bool q_in_registers;       // otherwise read again from shared memory for every tile
-  int blocks_per_sm;         // what the register limit is set for
-  int column_warps = 1;      // that share a ring
+  bool q_in_registers;       // otherwise read from shared memory for every tile
+  int blocks_per_sm;         // sets the register limit
+  int column_warps = 1;      // warps that share a ring
   bool reads_trees = false;  // tree masks
   bool reads_pairs = false;  // bias and masks of pairs
 
@@ -92,7 +92,7 @@ inline constexpr std::array kPlainConfigs = {
            .q_in_registers = false,
            .blocks_per_sm = 2},
 };
-// ... and rows that are longer, with them and without.
+// ... and longer rows, with tree masks and without.
 inline constexpr std::array kWideConfigs = {
     Config{.head_dim_qk = 256,
            .head_dim_v = 256,
@@ -112,7 +112,7 @@ inline constexpr std::array kWideConfigs = {
            .q_in_registers = false,
            .blocks_per_sm = 2,
            .column_warps = 2},
-    // MLA's latent rows. Rows of fp8 are padded to whole panels of 128 bytes.
+    // MLA's latent rows. fp8 rows are padded to whole panels of 128 bytes.
     Config{.head_dim_qk = 576,
            .head_dim_v = 512,
            .kv_bytes = 2,
@@ -140,7 +140,7 @@ constexpr Config with_trees(Config config) {
 
 constexpr Config with_pairs(Config config) {
   config.reads_trees = config.reads_pairs = true;
-  // Registers are for the bias, and there are none left in front of 32 keys of fp8.
+  // The bias needs registers, and none are left for 32 keys of fp8.
   if (config.kv_bytes == 1 && config.column_warps == 1) {
     config.stages *= config.tile_keys / 16;
     config.tile_keys = 16;
@@ -148,8 +148,8 @@ constexpr Config with_pairs(Config config) {
   return config;
 }
 
-// The compiled kernels. A problem gets the first that computes it. With bias or masks of pairs there are
-// two lengths of rows alone, as each costs compilation: shorter ones are padded, but not where they are read.
+// The compiled kernels. The first that supports a problem computes it. With bias or masks of pairs, there are
+// only two row lengths, as each costs compilation time: shorter rows are padded, without reading the padding.
 inline constexpr std::array kConfigs = {kPlainConfigs[0],
                                         kPlainConfigs[1],
                                         kPlainConfigs[2],
@@ -167,7 +167,7 @@ inline constexpr std::array kConfigs = {kPlainConfigs[0],
                                         with_pairs(kWideConfigs[2]),
                                         with_pairs(kWideConfigs[3])};
 
-// Index into kConfigs, or -1 when a head dimension is too large.
+// Returns an index into kConfigs, or -1 if a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes,
                             bool tree = false, bool pairs = false) {
   if (head_dim_qk > kLargestHeadDimQk) return -1;
@@ -181,16 +181,16 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_byte
   return -1;
 }
 
-// Blocks that run on an SM together: an SM has hardly more shared memory than a block may have.
+// Returns the blocks per SM: an SM has hardly more shared memory than a block may have.
 constexpr int blocks_on_sm(const Config& c, int64_t shared_memory_a_block) {
   const int64_t fit = shared_memory_a_block / (c.smem_bytes() + kReservedSharedMemory);
   return fit < 1 ? 1 : fit < c.blocks_per_sm ? static_cast<int>(fit) : c.blocks_per_sm;
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   const int k_chunks = c.head_dim_qk * c.kv_bytes / 16, v_chunks = c.head_dim_v * c.kv_bytes / 16;
-  // A ring of one warp is copied a row, or several, at once.
+  // A ring of one warp copies one or more whole rows at once.
   const bool copies = c.column_warps == 1
                           ? c.head_dim_qk == c.head_dim_v && k_chunks <= 32 && 32 % k_chunks == 0 &&
                                 c.tile_keys % (32 / k_chunks) == 0

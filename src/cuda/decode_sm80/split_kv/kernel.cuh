@@ -1,5 +1,5 @@
-// decode_sm80: a block takes units of rows and keys in turn (walk.cuh), its rings share the keys of
-// a unit (attend.cuh), and what they find goes to memory, where combine.cu joins it.
+// decode_sm80: a block processes units of rows and keys one by one (walk.cuh), its rings share the keys
+// of a unit (attend.cuh), and their results are written to memory, where combine.cuh combines them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 
 using attention::decode::query_pair;
 
-// The unit's rows of Q as fragments, which all warps need alike: each loads some steps of them.
+// Loads the unit's rows of Q as fragments, which all warps need: each warp loads some steps.
 template <Config kConfig>
 __device__ __forceinline__ void load_query(const Params& p, const Unit& unit, uint4* fragments) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_query(const Params& p, const Unit& unit, ui
   }
 }
 
-// A warp's tiles of a unit.
+// Processes a warp's tiles of a unit.
 template <Config kConfig, class Element>
 __device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& unit,
                                        Found<kConfig>& found, uint4* fragments,
@@ -84,7 +84,7 @@ __device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& u
   }
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)

@@ -1,8 +1,8 @@
-// A ring: which keys its tiles hold, where they lie, and their copies. It is a warp's own, or of
-// several warps that take pieces of each tile in turn.
+// A ring: the keys of its tiles, their addresses, and their copies. It belongs
+// to one warp, or to several warps that copy alternating pieces of each tile.
 //
-// Each lane looks one key of a tile up, a tile ahead of its copies, so that a load from the page
-// table is never waited for. The lanes that copy a row get its place by shuffles.
+// Each lane looks up one key of a tile, a tile ahead of its copies, so that these never wait
+// for a load from the page table. The lanes that copy a row get its address by shuffles.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ using KTile = tile::SmemTile<kConfig.tile_keys, kConfig.head_dim_qk, kConfig.kv_
 template <Config kConfig>
 using VTile = tile::SmemTile<kConfig.tile_keys, kConfig.head_dim_v, kConfig.kv_bytes>;
 
-// A key's rows, in elements from the beginning of K and V, and its scales.
+// A key's rows, as element offsets in K and V, and its scales.
 struct Place {
   int64_t k, v;
   float k_scale, v_scale;
 };
 
-// Of the block's rings, the one that this warp is of, and which of its warps this one is.
+// The ring of this warp in the block, and the warp's index in the ring.
 template <Config kConfig>
 __device__ __forceinline__ int this_ring() {
   return static_cast<int>(threadIdx.x) / 32 / kConfig.column_warps;
@@ -48,7 +48,7 @@ struct Ring {
   const Params& p;
   const Unit& unit;
   unsigned char* tiles;
-  float* scales;  // of K and of V, by stage
+  float* scales;  // of K and of V, per stage
   int lane;
 
   __device__ unsigned char* k_tile(int stage) const {
@@ -60,10 +60,10 @@ struct Ring {
   __device__ float* k_scales(int stage) const { return scales + 2 * stage * kTileKeys; }
   __device__ float* v_scales(int stage) const { return k_scales(stage) + kTileKeys; }
 
-  // The ring's warps meet: what each has copied and waited for, all may read.
+  // Synchronises the ring's warps: afterwards, all may read what each has copied and waited for.
   __device__ void meet() const {
     if constexpr (kShared) {
-      // A number that is no constant would take all of a block's barriers.
+      // A barrier index that is not constant would reserve all of a block's barriers.
       static_assert(kConfig.rings() <= 2);
       constexpr int kThreads = 32 * kConfig.column_warps;
       if (kConfig.rings() == 1 || this_ring<kConfig>() == 0) {
@@ -76,7 +76,7 @@ struct Ring {
     }
   }
 
-  // Of this lane's key of the tile that begins at `first`. A key past the unit's is not looked up.
+  // Looks up this lane's key of the tile that begins at `first`. Keys past the unit's are not looked up.
   __device__ Place find(int first) const {
     const int key = first + lane % kTileKeys;
     if (key >= unit.end) return {0, 0, 0, 0};
@@ -87,7 +87,7 @@ struct Ring {
             at.v_scale};
   }
 
-  // Starts the copies of the tile that begins at `first`, and closes their group.
+  // Starts the copies of the tile that begins at `first`, and commits their group.
   __device__ void load(int stage, int first, const Place& place) const {
     if (first < unit.end) {
       if constexpr (kConfig.kv_bytes == 1) {
@@ -112,7 +112,7 @@ struct Ring {
 
  private:
   __device__ void copy_rows(int stage, int first, const Place& place) const {
-    using Tile = KTile<kConfig>;  // and V's
+    using Tile = KTile<kConfig>;  // also V's
     constexpr int kRowsAtOnce = 32 / Tile::kRowChunks;
     const int chunk = lane % Tile::kRowChunks, lane_row = lane / Tile::kRowChunks;
     const int column = chunk * kElementsAChunk;
@@ -129,7 +129,7 @@ struct Ring {
     }
   }
 
-  // This warp's share of a tile of K or V: 32 chunks at once, whatever the length of a row.
+  // Copies this warp's share of a tile of K or V: 32 chunks at once, for any row length.
   template <class Tile>
   __device__ void copy_pieces(unsigned char* tile, int first, int64_t place, const void* data,
                               int head_dim) const {
@@ -144,13 +144,13 @@ struct Ring {
     }
   }
 
-  // 16 bytes from element `at` on, or zeros.
+  // Copies 16 bytes from element `at` on, or zeros.
   __device__ void copy_chunk(unsigned char* to, const void* data, int64_t at, bool exists) const {
     const auto* const bytes = static_cast<const unsigned char*>(data);
     ptx::cp_async_16(to, exists ? bytes + at * kConfig.kv_bytes : bytes, exists);
   }
 
-  // The same of rows that are not aligned chunks, by ordinary loads.
+  // Copies rows that are not aligned chunks, by ordinary loads.
   __device__ void copy_elements(int stage, int first, const Place& place) const {
 #pragma unroll 1
     for (int row = this_member<kConfig>(); row < kTileKeys; row += kConfig.column_warps) {
@@ -161,7 +161,7 @@ struct Ring {
       for (int column = lane; column < kConfig.head_dim_qk; column += 32) {
         const uint32_t to = KTile<kConfig>::offset(row, column);
         copy_element(k_tile(stage) + to, p.k.data, k + column, exists && column < p.head_dim_qk);
-        // Of a row of V, which may be shorter, a column lies where it lies of K: panels are alike.
+        // A column has the same offset in a row of V, which may be shorter, as in a row of K: same panels.
         if (kConfig.head_dim_v < kConfig.head_dim_qk && column >= kConfig.head_dim_v) continue;
         copy_element(v_tile(stage) + to, p.v.data, v + column, exists && column < p.head_dim_v);
       }

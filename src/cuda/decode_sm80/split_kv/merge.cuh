@@ -1,4 +1,4 @@
-// A unit's end: what the rings' warps found becomes the unit's partial result in memory.
+// The end of a unit: the results of the rings' warps become the unit's partial result in memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct RingRows {
 
 using attention::decode::weight_of;
 
-// A warp's outputs, to the ring's 16 rows of V's head dimension, `o`.
+// Writes a warp's outputs to `o`, the ring's 16 rows of V's head dimension.
 template <Config kConfig>
 __device__ __forceinline__ void leave_outputs(const Found<kConfig>& w, float* o, int lane) {
 #pragma unroll
@@ -30,8 +30,8 @@ __device__ __forceinline__ void leave_outputs(const Found<kConfig>& w, float* o,
   }
 }
 
-// All outputs are where the rings were, one after the other. Rings in order, so that the bits do not
-// depend on who comes first.
+// Adds up all outputs, which replace the rings, consecutively,
+// in order of rings, so that the bits do not depend on timing.
 template <Config kConfig>
 __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, const float* o,
                                            const RingRows<kConfig.rings()>& rows) {

@@ -1,5 +1,5 @@
-// Bias and masks of pairs: a lane's elements of a tile, which are read before the tile's keys are waited
-// for. Element by element: rows begin anywhere, and keys may be any distance apart.
+// Bias and masks of pairs: a lane's elements of a tile, read before the wait for the tile's
+// keys. They are read one by one: rows begin anywhere, and keys may have any stride.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-// Of a kernel that reads neither.
+// For kernels that read neither.
 struct NoPairs {};
 
-// Of a lane's two rows. Keys past a unit's last are read as that one: the mask of the tile removes them.
+// Elements of a lane's two rows. Keys past a unit's last read the last one: the tile's mask removes them.
 template <int kProducts>
 struct LanePairs {
   float bias[2][kProducts][2];
   uint32_t allowed = ~uint32_t{0};  // bit 8 n + e + 4 slot
 
-  // A slot's, of the row whose elements begin at `bias_row` and `mask_row`, from key `first` on.
+  // Reads a slot's elements, for the row that begins at `bias_row` and `mask_row`, from key `first` on.
   __device__ __forceinline__ void read(const PairParams& p, int slot, int64_t bias_row,
                                        int64_t mask_row, int first, int last) {
     if (p.bias.data != nullptr) read_bias(p, slot, bias_row, first, last);
@@ -30,15 +30,15 @@ struct LanePairs {
     });
   }
 
-  // Whether a pair of the warp's is removed.
+  // Returns whether the mask removes one of the warp's pairs.
   __device__ __forceinline__ bool removes_any() const {
     return __any_sync(0xffffffffU, allowed != ~uint32_t{0});
   }
 
-  // A slot's, as mask_by_bits wants them.
+  // Returns a slot's bits, as mask_by_bits expects them.
   __device__ __forceinline__ uint32_t lane_bits(int slot) const { return allowed >> (4 * slot); }
 
-  // All bits of a slot's row. Bit 0: the tile's first column.
+  // Returns all bits of a slot's row. Bit 0: the tile's first column.
   __device__ __forceinline__ uint32_t row_bits(int slot, int lane) const {
     uint32_t removed = (~lane_bits(slot) & 0x03030303U) << (2 * (lane % 4));
     removed |= __shfl_xor_sync(0xffffffffU, removed, 1);
@@ -60,7 +60,7 @@ struct LanePairs {
     if (is_removed) allowed &= ~(uint32_t{1} << (8 * n + e + 4 * slot));
   }
 
-  // A pair with a bias of -inf is removed, whatever its score.
+  // A bias of -inf removes its pair, for any score.
   __device__ __forceinline__ void read_bias(const PairParams& p, int slot, int64_t at, int first,
                                             int last) {
     const auto offset = [&](int n, int e) {

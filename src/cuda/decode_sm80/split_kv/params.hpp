@@ -1,4 +1,4 @@
-// Everything that one launch of decode_sm80 is told.
+// The parameters of one launch of decode_sm80.
 #pragma once
 
 #include <vector_types.h>
@@ -13,33 +13,33 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 
 using attention::decode::HeadNumbers, attention::decode::KeyScales, attention::decode::TreeBits;
 
-// Where an entry's partial results begin, in units, and how many parts its keys have.
+// A sequence's first partial result, in units, and the number of parts of its keys.
 struct EntryUnits {
   int first, parts;
 };
 
 struct Params : attention::decode::Params {
-  EntryUnits* entry_units;  // of each batch entry with keys
+  EntryUnits* entry_units;  // of each sequence with keys
   float2* partial_rows;     // [unit, row]: largest score, sum of e^(score - largest)
   float* partial_o;         // [unit, row, head_dim_v]: not yet divided by the sums
   int unit_rows;            // rows of a unit that have partial results
-  int most_units;           // that there is room for
+  int most_units;           // capacity of the workspace
 };
 
-// What kernels that read tree masks are told.
+// The parameters of kernels that read tree masks.
 struct TreeParams : Params {
   TreeBits tree;
 };
 
 enum class BiasType : int32_t { f32, f16, bf16 };
 
-// [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
+// [batch, head, query, key], broadcast if a stride is 0; absent if data is null.
 struct PairElements {
   const void* data;
   int64_t batch, head, query, key;
 };
 
-// What kernels that read bias and masks are told.
+// The parameters of kernels that read bias and masks.
 struct PairParams : TreeParams {
   PairElements bias, mask;
   BiasType bias_type;

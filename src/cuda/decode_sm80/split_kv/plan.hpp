@@ -1,4 +1,4 @@
-// decode_sm80 as a row of the table of kernels.
+// decode_sm80 as a row of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"

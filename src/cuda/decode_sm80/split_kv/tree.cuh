@@ -1,4 +1,4 @@
-// Tree masks: what a lane's scores become.
+// Applies tree masks to a lane's scores.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-// Removes what the bits do not allow from a lane's row of a slot. Bit 0: the lane's first column.
+// Masks the columns of a lane's row of a slot that the bits do not allow. Bit 0: the lane's first column.
 template <int kProducts>
 __device__ __forceinline__ void mask_by_bits(float (&s)[kProducts][4], int slot, uint32_t bits) {
 #pragma unroll

@@ -1,7 +1,7 @@
-// A block's units, one after the other: which part of which entry they are.
+// Iterates over a block's units: parts of sequences.
 //
-// Entries are looked at a window of one for each thread at a time. Units of the window are counted
-// up, and a block whose next unit lies further on moves the window; it never goes back.
+// The block looks at a window of sequences at a time, one per thread. It counts the units
+// of the window, and moves the window if its next unit lies beyond it; it never goes back.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-// What a block computes at once: 16 rows and a range of keys.
+// The work that a block computes at once: 16 rows and a range of keys.
 struct Unit {
   attention::CachedEntry at;
   int batch, kv_head;
   int index;            // of its partial results
-  int first_row, rows;  // of the entry and key/value head
+  int first_row, rows;  // in the sequence and KV head
   int begin, end;       // keys
   attention::BandLimits limits;
 };
@@ -28,14 +28,14 @@ __device__ __forceinline__ EntryWork work_of_entry(const Params& p, int b) {
   return work_of(attention::find_cached_entry(p, p.cache, b).entry, p.band, p.group);
 }
 
-// The unit that a block is at, in shared memory: registers are for O.
+// The block's current unit, in shared memory: registers are for O.
 __device__ __forceinline__ Unit& this_unit() { return ptx::static_shared<Unit>(); }
 
 template <int kThreads>
 class Walk {
   static constexpr int kWarps = kThreads / 32;
   struct Window {
-    int first[kThreads];  // units of the window before an entry's
+    int first[kThreads];  // units of the window before a sequence's
     int warp[kWarps];
     int64_t total[kWarps];
   };
@@ -47,10 +47,10 @@ class Walk {
     count_units();
   }
 
-  // The next unit of this block; false: there is none. All threads call it, and have read the unit
-  // before.
+  // Advances to the block's next unit; returns false if there is
+  // none. All threads call it, after they have read the unit before.
   __device__ bool take() {
-    // Lengths that are none, of packed queries, may ask for more than there is room for.
+    // Invalid lengths of packed queries may ask for more units than there is room for.
     if (next_ >= p_.most_units) return false;
     while (next_ >= before_ + units_) {
       before_ += units_;
@@ -64,13 +64,13 @@ class Walk {
           attention::last_entry(place, kThreads, [&](int i) { return window_.first[i]; });
       decode(this_unit(), first_entry_ + entry, place - window_.first[entry]);
     }
-    __syncthreads();  // the unit is there
+    __syncthreads();  // the unit is visible to all
     next_ += static_cast<int>(gridDim.x);
     return true;
   }
 
  private:
-  // Granules of keys in all heads and tiles of rows.
+  // Returns the granules of keys in all heads and tiles of rows.
   __device__ int64_t all_granules() {
     const int thread = static_cast<int>(threadIdx.x);
     int64_t total = 0;
@@ -134,7 +134,7 @@ class Walk {
     const attention::BandLimits limits =
         attention::band_limits(p_.band.left, p_.band.right, entry.offset, entry.len_kv);
     unit.limits = limits;
-    // Of the part's keys, those that the tile's queries see.
+    // The part's keys that the tile's queries see.
     const int first_query = query_of(unit.first_row);
     const int last_query = query_of(unit.first_row + unit.rows - 1);
     const int64_t part_begin = work.begin + int64_t{part} * parts.granules * kGranule;
@@ -152,7 +152,7 @@ class Walk {
   const Params& p_;
   Window& window_;
   int next_;
-  int most_ = 0;         // granules of a unit
+  int most_ = 0;         // granules per unit
   int first_entry_ = 0;  // of the window
   int before_ = 0;       // units before it
   int units_ = 0;        // units in it

@@ -1,23 +1,23 @@
-// A warp's share of a unit: 8 or 16 rows against every eighth tile of its keys.
+// One warp's part of a work unit: 8 or 16 query rows, every eighth KV tile.
 //
 //   tile n   : | wait | S^T = K Q^T | scale, softcap, ALiBi, mask | softmax, O *= r | O^T += V^T P^T |
 //   tile n+s :                                                           load into the stage -->
 //
-// Keys and output columns are the 16 rows of a product, rows of Q its 8 columns: lane l has rows
-// 2 (l % 4) and the next of 8, and keys (or columns) l / 4 and 8 further on. P^T becomes an operand
-// by transposing 8x8 matrices in registers.
+// Keys and output columns are the 16 rows of a product, and rows of Q its 8
+// columns: lane l has rows 2 (l % 4) and + 1 of 8, and keys (or columns) l / 4
+// and l / 4 + 8. P^T becomes an operand by transposing 8x8 matrices in registers.
 //
-// Scores are in natural units and exponents are of differences, e^(score - reference): right for
-// scores of any size. The reference is a score of the row that no later one has passed by more than
-// kHeadroom, so it moves seldom. Only tiles that some row does not see all of have a mask.
+// Scores are in natural units, and exponents are differences, e^(score - reference): right for
+// scores of any size. The reference is a score of the row that no later one has exceeded by more
+// than kHeadroom, so it is raised rarely. Only tiles that some row does not see entirely are masked.
 //
-// fp8 keys and values stay as they are in shared memory, and become fp16 on the way to a product, which
-// one instruction does for two of them; to bf16 it takes five. So rows of Q in bf16 become fp16 as well,
-// times a power of two that brings a row's largest number below 2^15: what is too small for fp16 then
-// is 2^-38 of it. Of a row of K a lane gets four neighbouring
-// bytes, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take 2 t, 2 t + 1,
-// 2 t + 8 and 2 t + 9: Q has the same order. Of V a lane gets neighbouring columns of two keys, so
-// the even columns of 16 are the upper 8 rows of a product and the odd ones the lower.
+// fp8 keys and values remain fp8 in shared memory, and become fp16 just before a
+// product: one instruction converts two of them, where bf16 would take five. Rows of Q
+// in bf16 therefore also become fp16, times a power of two that brings a row's largest
+// number below 2^15: only values below 2^-38 of it are lost. A lane reads four
+// neighbouring bytes of a row of K, so step s of the product takes dimensions 16 s + 4 t .. + 3 instead
+// of 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: Q has the same order. A lane reads neighbouring columns of two
+// keys of V, so the even columns of 16 are the upper 8 rows of a product, and the odd ones the lower.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ using attention::decode::even_bytes, attention::decode::odd_bytes, attention::de
 
 inline constexpr float kHeadroom = 5.5F;  // e^5.5 = 245: 16 bits of a probability hold it
 
-// The column of O that a lane's element e of product i is, and the row of a tile of rows.
+// The column of O of a lane's element e of product i, counted in a tile of rows.
 template <Config kConfig>
 __device__ __forceinline__ int output_column(int i, int e, int lane) {
   if constexpr (kConfig.kv_bytes == 2) return 16 * i + lane / 4 + 8 * (e / 2);
@@ -51,7 +51,7 @@ __device__ __forceinline__ int row_in_tile(int tile, int e, int lane) {
   return kProductRows * tile + 2 * (lane % 4) + e % 2;
 }
 
-// Two probabilities, each as one term, which is never 0 for what is seen: an infinite value stays one.
+// Rounds two probabilities, each as one term that is never 0 for a visible key: an infinite value stays infinite.
 template <class Element>
 __device__ __forceinline__ float not_zero(float x) {
   return x == 0 ? 0 : copysignf(fmaxf(fabsf(x), Element::kLeast), x);
@@ -61,7 +61,7 @@ __device__ __forceinline__ uint32_t term_of(float low, float high) {
   return Element::pack(not_zero<Element>(low), not_zero<Element>(high));
 }
 
-// Over the lanes that have a row.
+// The maximum over the lanes that hold a row.
 __device__ __forceinline__ float row_max(float x) {
 #pragma unroll
   for (int step = 4; step < 32; step *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, step));
@@ -73,36 +73,36 @@ __device__ __forceinline__ float row_sum(float x) {
   return x;
 }
 
-// What a warp has found, of a lane's two rows in each tile of rows.
+// A warp's accumulators: a lane's two rows in each tile of rows.
 template <Config kConfig>
 struct Found {
   float o[kConfig.head_dim / 16][kConfig.row_tiles][4];
   float reference[kConfig.row_tiles][2], sum[kConfig.row_tiles][2];
-  float rounded[kConfig.row_tiles][2];  // the sum of what products take: see leave()
-  float unit;                           // of o: a power of two, by the scales of V
+  float rounded[kConfig.row_tiles][2];  // sum of rounded probabilities: see leave()
+  float unit;                           // of o: a power of two, from the scales of V
 };
 
 template <Config kConfig>
 struct Query {
   uint32_t pairs[kConfig.head_dim / 16][kConfig.row_tiles][2];
-  float unit[kConfig.row_tiles][2];  // of a lane's two rows of scores, where rows have been scaled
+  float unit[kConfig.row_tiles][2];  // of a lane's two rows of scores, if rows have been scaled
 };
 
 template <Config kConfig, class Element>
 struct Warp {
   using Tile = KvTile<kConfig>;
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
-  static constexpr bool kReadsTrees = !kFp8;  // registers are too few for both
+  static constexpr bool kReadsTrees = !kFp8;  // not enough registers for both
   using Product = std::conditional_t<kFp8, attention::decode::Fp16, Element>;
   static constexpr bool kScalesQuery = kFp8 && !std::is_same_v<Product, Element>;
-  // Of a probability. One of fp16 is finer than Q of bf16 asks for, and one of bf16 is enough where its
-  // rounding does not change the sum of weights.
+  // Terms per probability. One fp16 term is finer than Q in bf16 needs; one
+  // bf16 term suffices if its rounding does not change the sum of weights.
   static constexpr int kTerms = std::is_same_v<Element, attention::decode::Bf16> ? 1 : 2;
   static constexpr bool kSumsRounded = kTerms == 1 && !kScalesQuery;
-  static constexpr int kKeys = 16;  // that are taken at once
+  static constexpr int kKeys = 16;  // processed at once
   static constexpr int kTiles = kConfig.row_tiles, kProducts = kConfig.head_dim / 16;
-  static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // in a panel
-  static constexpr int kLanePairs = kFp8 ? 2 : 1;                  // of Q, next to each other
+  static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // per panel
+  static constexpr int kLanePairs = kFp8 ? 2 : 1;                  // of Q, adjacent
   using Scores = float[kTiles][4];
 
   const Params& p;
@@ -110,7 +110,7 @@ struct Warp {
   const Stages<kConfig>& stages;
   int lane;
 
-  // The fragments of Q, of rows that exist.
+  // Loads the fragments of Q, for rows that exist.
   __device__ void load_query(Query<kConfig>& q) const {
     const auto* const data = static_cast<const uint16_t*>(p.q.data);
 #pragma unroll
@@ -142,7 +142,7 @@ struct Warp {
     w.unit = kFp8 && p.v_scale.data != nullptr ? std::numeric_limits<float>::min() : 1.0F;
   }
 
-  // The tile in a stage, whose first key is `key`.
+  // Processes the tile in a stage; `key`: its first key.
   __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, int stage, int key) const {
 #pragma unroll 1
     for (int i = 0; i < kConfig.tile_keys / kKeys; ++i) {
@@ -157,7 +157,7 @@ struct Warp {
   using Pairs = uint32_t[kProducts][kTiles][2];
 
   __device__ void load_pairs(Pairs& q, int tile, const uint16_t* row) const {
-    // Whole rows in pairs take few instructions: none is in the cache when a block begins.
+    // Whole rows in pairs take few instructions, which matters while the instruction cache is cold.
     if (p.pairs && p.head_dim_qk == kConfig.head_dim) [[likely]] {
       const auto* const pairs = reinterpret_cast<const uint32_t*>(row) + kLanePairs * (lane % 4);
 #pragma unroll
@@ -175,9 +175,9 @@ struct Warp {
     }
   }
 
-  // From bf16 to fp16, by rows.
+  // Converts bf16 to fp16, with a scale per row.
   __device__ void scale_query(Query<kConfig>& q, int tile) const {
-    uint32_t largest = 0;  // of the finite numbers' bits
+    uint32_t largest = 0;  // of the bits of finite numbers
 #pragma unroll
     for (int i = 0; i < 2 * kProducts; ++i) {
       const uint32_t pair = q.pairs[i / 2][tile][i % 2];
@@ -187,7 +187,7 @@ struct Warp {
     }
     largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
     largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
-    // Exponents as fp32 has them: the factor's, so that 14 is that of the largest number times it.
+    // Exponents are biased as in fp32: the factor's brings that of the largest number to 14.
     const uint32_t exponent = min(127 + 14 + 127 - (largest >> 7), 253U);
     const float factor = __uint_as_float(exponent << 23);
 #pragma unroll
@@ -203,7 +203,7 @@ struct Warp {
     }
   }
 
-  // 16 keys of a tile: where they are, and the first.
+  // 16 keys of a tile: their memory and the first key.
   struct Keys {
     const unsigned char *k, *v;
     const float *k_scales, *v_scales;
@@ -232,12 +232,12 @@ struct Warp {
     return unit.first_row + min(row_in_tile(tile, slot, lane), unit.rows - 1);
   }
 
-  // Looked up when it is wanted: few tiles do.
+  // Computed on demand: few tiles need it.
   __device__ int query_of(int row) const {
     return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row)));
   }
 
-  // The keys that a row sees, counted from `key`.
+  // Returns the keys that a row sees, counted from `key`.
   __device__ attention::ColumnRange seen_of(int tile, int slot, int key) const {
     attention::ColumnRange seen =
         attention::visible_columns(unit.limits, query_of(row_of(tile, slot)), key);
@@ -257,14 +257,14 @@ struct Warp {
     return column >= seen.begin && column < seen.end && (allowed >> column & 1) != 0;
   }
 
-  // Of ALiBi, of a row's head.
+  // Returns the ALiBi slope of a row's head.
   __device__ float slope_of(int row, int query) const {
     const int head = unit.kv_head * p.group + row - query * p.group;
     const attention::decode::HeadNumbers& slopes = p.alibi_slopes;
     return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
   }
 
-  // Whether some row does not see all keys of the tile.
+  // Returns whether some row does not see all keys of the tile.
   __device__ bool is_masked(int key) const {
     return key < unit.open_begin || key + kKeys > unit.open_end;
   }
@@ -285,7 +285,7 @@ struct Warp {
     }
   }
 
-  // Which row of 8 a lane addresses of four 8x8 matrices: keys first, or chunks first.
+  // Returns the row of 8 that a lane addresses in four 8x8 matrices: keys first, or chunks first.
   __device__ uint32_t keys_first(const unsigned char* tile) const {
     return ptx::shared_address(tile) +
            Tile::chunk_offset((lane & 7) + (((lane >> 3) & 1) << 3), lane >> 4);
@@ -305,7 +305,7 @@ struct Warp {
       ptx::ldmatrix_x4(r, Tile::template advance<2>(k, pair));
       if constexpr (kFp8) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {  // of the pair's chunks, a step each
+        for (int i = 0; i < 2; ++i) {  // the pair's chunks, one step each
           const uint32_t a[4] = {of_fp8x2<Product>(r[2 * i] & 0xffffU, kConfig.e5m2),
                                  of_fp8x2<Product>(r[2 * i + 1] & 0xffffU, kConfig.e5m2),
                                  of_fp8x2<Product>(r[2 * i] >> 16, kConfig.e5m2),
@@ -326,7 +326,7 @@ struct Warp {
     }
   }
 
-  // From products to scores in natural units.
+  // Turns products into scores in natural units.
   __device__ void scale_scores(Scores& s, const Query<kConfig>& q, const Keys& keys) const {
     if constexpr (kScalesQuery) {
 #pragma unroll
@@ -358,7 +358,7 @@ struct Warp {
         for (int slot = 0; slot < 2; ++slot) {
           const int row = row_of(tile, slot), query = query_of(row);
           const float slope = slope_of(row, query);
-          // Exact up to 2^24; further away, to fp32's last places.
+          // Exact up to 2^24; beyond, to fp32's last bits.
           const auto distance = static_cast<float>(query + unit.at.entry.offset - keys.first);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
@@ -371,7 +371,7 @@ struct Warp {
     }
   }
 
-  // s = e^(s - reference); sums and outputs follow the reference.
+  // s = e^(s - reference); rescales sums and outputs when the reference is raised.
   __device__ void softmax(Found<kConfig>& w, Scores& s) const {
     float most[kTiles][2];
     bool passed = false;
@@ -417,10 +417,10 @@ struct Warp {
     }
   }
 
-  // What exponents are taken against: 0 while a row has seen no key, as -inf - -inf would be NaN.
+  // The reference of exponents: 0 while a row has seen no key, as -inf - -inf would be NaN.
   __device__ static float finite(float reference) { return reference == kNoKey ? 0 : reference; }
 
-  // Probabilities times the scales of values, in units that 16 bits hold.
+  // Multiplies probabilities by the scales of values, in units that fit 16 bits.
   __device__ void scale_values(Found<kConfig>& w, Scores& s, const float* scales) const {
     if (p.v_scale.data == nullptr) return;
     float largest = fabsf(scales[lane % kKeys]);
@@ -429,7 +429,7 @@ struct Warp {
       for (int step = kKeys / 2; step > 0; step /= 2) {
         largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
       }
-      // The power of two below it, whose reciprocal is exact.
+      // The largest power of two below it, whose reciprocal is exact.
       const uint32_t exponent = min(__float_as_uint(largest) & 0x7f800000U, 0x7e000000U);
       const float raised = fmaxf(__uint_as_float(exponent), w.unit);
       const float by = w.unit * reciprocal_of(raised);
@@ -451,12 +451,12 @@ struct Warp {
     }
   }
 
-  // Of a power of two from 2^-126 to 2^125.
+  // Returns the reciprocal of a power of two from 2^-126 to 2^125.
   __device__ static float reciprocal_of(float power) {
     return __uint_as_float(0x7f000000U - __float_as_uint(power));
   }
 
-  // O^T += V^T P^T. kGuarded: values that are not finite are left out; false: there were some.
+  // O^T += V^T P^T. kGuarded: skips values that are not finite; returns false if there were any.
   template <bool kGuarded>
   __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
     const uint32_t v = kFp8 ? keys_first(tile) : chunks_first(tile);
@@ -511,13 +511,13 @@ struct Warp {
     return !kGuarded || __all_sync(0xffffffffU, finite_values);
   }
 
-  // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
-  // does not matter.
+  // Adds the values that outputs() skipped, for the rows that see
+  // them: their weight is not 0, so its value does not matter.
   __device__ void add_what_is_not_finite(Found<kConfig>& w, const Keys& keys) const {
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       const int here =
-          ptx::opaque(lane);  // or addresses of all columns are held, which is too much
+          ptx::opaque(lane);  // otherwise addresses of all columns would be held, which is too much
       float sign = 1;
       if constexpr (kFp8) {
         if (p.v_scale.data != nullptr) sign = keys.v_scales[key];

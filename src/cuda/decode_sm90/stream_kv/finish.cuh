@@ -1,4 +1,4 @@
-// A unit's end: what the warps of a block found becomes rows of O, or a partial result in memory.
+// The end of a unit: the accumulators of a block's warps become rows of O, or a partial result in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct WarpRows {
   float reference[kWarps][kConfig.rows()], sum[kWarps][kConfig.rows()];
 };
 
-// A warp's outputs, to `o`: the tile's rows. Where products take rounded probabilities, those weigh
-// values as parts of their own sum: one key has all of the weight, however its own is rounded.
+// Writes a warp's outputs to `o`, the tile's rows. If products take rounded probabilities, values are weighted
+// relative to the rounded sum: a single key has all of the weight, however its probability is rounded.
 template <Config kConfig, bool kSumsRounded>
 __device__ __forceinline__ void leave(const Found<kConfig>& w, float* o, WarpRows<kConfig>& rows,
                                       int warp, int lane) {
@@ -45,8 +45,8 @@ __device__ __forceinline__ void leave(const Found<kConfig>& w, float* o, WarpRow
   }
 }
 
-// All warps' outputs are at `o`, one after the other. Warps in order, so that the bits do not depend
-// on who comes first. A thread has two columns.
+// Adds up all warps' outputs, which are consecutive at `o`, in order of
+// warps, so that the bits do not depend on timing. A thread has two columns.
 template <Config kConfig>
 __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, const float* o,
                                            const WarpRows<kConfig>& rows) {

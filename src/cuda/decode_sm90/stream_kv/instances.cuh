@@ -1,4 +1,4 @@
-// What the generated files of instances name.
+// Names used by the generated instance files.
 #pragma once
 
 #include "cuda/decode_sm90/stream_kv/kernel.cuh"

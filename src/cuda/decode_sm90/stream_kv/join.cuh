@@ -1,10 +1,10 @@
-// The second kernel of decode_sm90: rows whose items were cut, and rows that see no key. Its blocks
-// are there before the first kernel ends, and know by then which rows they join:
+// The second kernel of decode_sm90: rows whose items were cut, and rows that see no key. Its
+// blocks start before the first kernel ends, and determine the rows that they join meanwhile:
 //
 //   lane l of the first warp of block i   looks at row i + l * blocks
-//   all                                   join those that are not stored yet, a lane a column
+//   all threads                           join those that are not stored yet, a lane per column
 //
-// What is done after the first kernel has ended is in no instruction cache and everybody waits for it.
+// Work after the end of the first kernel starts with a cold instruction cache and delays the result.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace {
 
 using attention::decode::Row;
 
-// A row, and where its partial results are; parts: 0 when it sees no key, 1 when it is stored.
+// A row and its partial results; parts: 0 if it sees no key, 1 if it is already stored.
 struct Job {
   Row row;
   int parts, first;
@@ -37,8 +37,8 @@ __device__ __forceinline__ int of_lane(int x, int lane) {
   return __shfl_sync(0xffffffffU, x, lane);
 }
 
-// Row `index` of all: rows within key/value heads within entries, as if each entry had as many queries
-// as the one with most.
+// Finds row `index`: rows within KV heads within sequences,
+// as if each sequence had as many queries as the longest.
 __device__ Job find_job(const Params& p, int index, int tile_shift, int lane) {
   const auto item = static_cast<int>(p.by_rows.divide(static_cast<uint32_t>(index)));
   const auto batch = static_cast<int>(p.by_heads.divide(static_cast<uint32_t>(item)));

@@ -1,6 +1,6 @@
-// decode_sm90: each block computes its share of the keys of a batch (walk.cuh), each warp every
-// eighth tile of them (ring.cuh, attend.cuh). Whole items become rows of O at once; the parts at the
-// ends of shares go to memory, where join.cu makes rows of them.
+// decode_sm90: each block computes its share of the keys of a batch (walk.cuh), each
+// warp every eighth KV tile of it (ring.cuh, attend.cuh). Whole items become rows of O
+// at once; parts at the ends of shares are written to memory, where join.cuh joins them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ __device__ __forceinline__ Stages<kConfig> stages_of(unsigned char* shared, int 
           ptx::shared_address(ptx::static_shared<Barriers>().of[warp])};
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
     decode_stream_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
@@ -36,14 +36,14 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
   auto& rows = ptx::static_shared<WarpRows<kConfig>>();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 
-  if (threadIdx.x == kThreads - 1 && p.boxes > 0) {  // not of the warp that has more to do
+  if (threadIdx.x == kThreads - 1 && p.boxes > 0) {  // in a warp other than the busiest one
     ptx::prefetch_tensor_map(&maps.k);
     ptx::prefetch_tensor_map(&maps.v);
   }
   const Stages<kConfig> stages = stages_of<kConfig>(shared, warp);
   stages.begin(p, lane);
   ptx::wait_for_earlier_grids();
-  ptx::start_next_grid();  // what that reads before it waits, earlier grids have written
+  ptx::start_next_grid();  // that grid reads only results of earlier grids before it waits
   Line& line = this_line();
   count_places(p, line);
   const Walk<kConfig.rows()> walk(p, line);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
   Producer<kConfig> producer(p, maps, stages, line, warp, lane);
   int stage = 0;
   uint32_t parity = 0;
-  // Round n: unit n is found, so that copies run on into it, and unit n - 1 is computed.
+  // Round n: unit n is found, so that copies can continue into it, and unit n - 1 is computed.
 #pragma unroll 1
   for (int n = 0;; ++n) {
     if (warp == 0) walk.take(n, lane);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
     const bool more = next.rows > 0;
     if (n == 0) {
       if (!more) return;
-      // Before the copies, which would keep it waiting.
+      // Before the copies, which would delay it.
       Warp<kConfig, Element>{p, next, stages, lane}.load_query(query);
       producer.begin();
       continue;

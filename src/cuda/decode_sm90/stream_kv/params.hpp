@@ -1,4 +1,4 @@
-// Everything that one launch of decode_sm90 is told.
+// The parameters of one launch of decode_sm90.
 #pragma once
 
 #include <cuda.h>
@@ -14,21 +14,21 @@ struct Maps {
 };
 
 struct Params : attention::decode::Params {
-  int boxes;  // of the maps, that a tile of K has, and one of V; 0: tiles are copied row by row
-  int box_bytes, box_columns;  // of one
-  int key_alignment;  // a tile begins at a multiple of it, of a cache's rows; a power of two
-  attention::Divisor by_shares, by_heads;  // of keys
-  attention::Divisor by_rows;              // of a key/value head: rows_of_head
+  int boxes;  // of the maps, per tile of K, and per tile of V; 0: tiles are copied row by row
+  int box_bytes, box_columns;  // of one box
+  int key_alignment;  // a tile begins at a multiple of this many rows of a cache; a power of two
+  attention::Divisor by_shares, by_heads;  // heads: KV heads
+  attention::Divisor by_rows;              // rows per KV head: rows_of_head
   int shares, rows_of_head;
-  int own_parts;  // of an item, at most; 0: not batch invariant
-  int item_end;   // places in the line that an item's end takes
-  bool plain;     // entries are as find_cached_entry<true> wants them
+  int own_parts;  // per item, at most; 0: not batch invariant
+  int item_end;   // positions on the line that the end of an item takes
+  bool plain;     // sequences are as find_cached_entry<true> requires
   attention::decode::TreeBits tree;
 
   float2* partial_rows;  // [slot, tile of rows, row]: largest score, sum of e^(score - largest)
   float* partial_o;      // [slot, tile of rows, row, head_dim_v]: not yet divided by the sums
   int tiles;             // of rows, at most
-  int tile_rows;         // of a tile: rows that have partial results
+  int tile_rows;         // rows of a tile that have partial results
 };
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

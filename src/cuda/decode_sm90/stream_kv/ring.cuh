@@ -1,9 +1,9 @@
-// A warp's ring: the tiles of keys that it copies, ahead of those that it computes with.
+// A warp's ring: the KV tiles that it copies, ahead of the tiles that it computes.
 //
-// A stage is full when its barrier's phase completes: the bytes of its boxes have come (one lane
-// asks for them), or, row by row, every lane's copies have. It is free when the warp has met after
-// its last read. Places of keys are looked up a tile ahead of the copies, so that nobody waits for
-// a page table.
+// A stage is full when its barrier's phase completes: the bytes of its boxes have
+// arrived (one lane requests them) or, row by row, every lane's copies have. It is
+// free when the warp has synchronised after its last read. Addresses of keys are
+// looked up a tile ahead of the copies, so that these do not wait for a page table.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ namespace flashcore::cuda::decode_sm90::stream_kv {
 template <Config kConfig>
 using KvTile = tile::SmemTile<kConfig.tile_keys, kConfig.head_dim, kConfig.kv_bytes>;
 
-// The first key of a warp's first tile. Boxes of pages begin at multiples of their rows; keys before
-// the unit's are masked.
+// Returns the first key of a warp's first tile. Boxes of pages begin
+// at multiples of their rows; keys before the unit's are masked.
 template <Config kConfig>
 __device__ __forceinline__ int first_key(const Params& p, const Unit& unit, int warp) {
   const int row = unit.at.entry.kv_row + unit.begin;
   return unit.begin - (row & (p.key_alignment - 1)) + warp * kConfig.tile_keys;
 }
 
-// The distance of a warp's tiles.
+// The distance between a warp's tiles, in keys.
 template <Config kConfig>
 inline constexpr int kStep = kWarps* kConfig.tile_keys;
 
-// What a warp reads of its stages.
+// A warp's view of its stages.
 template <Config kConfig>
 struct Stages {
   unsigned char* tiles;
-  float* scales;  // of K and of V, by stage
+  float* scales;  // of K and of V, per stage
   uint32_t barriers;
 
   __device__ unsigned char* k_tile(int stage) const {
@@ -51,14 +51,14 @@ struct Stages {
   __device__ float* v_scales(int stage) const { return k_scales(stage) + kConfig.tile_keys; }
   __device__ uint32_t barrier(int stage) const { return barriers + 8 * stage; }
 
-  // One warp; all threads of the block meet before others than its lanes' copies arrive.
+  // Called by one warp; the block must synchronise before other copies than this warp's arrive.
   __device__ void begin(const Params& p, int lane) const {
     if (lane < kConfig.stages) ptx::mbarrier_init(barrier(lane), p.boxes > 0 ? 1 : 32);
     ptx::mbarrier_init_fence();
   }
 };
 
-// Copies a warp's tiles, unit after unit, into the stages that are free.
+// Copies a warp's tiles, unit after unit, into free stages.
 template <Config kConfig>
 class Producer {
   using Tile = KvTile<kConfig>;
@@ -70,11 +70,11 @@ class Producer {
                       int warp, int lane)
       : p_(p), maps_(maps), stages_(stages), line_(line), warp_(warp), lane_(lane) {}
 
-  // All lanes have read the stage that was filled first.
+  // All lanes have read the oldest filled stage.
   __device__ void release() { ++free_; }
 
-  // The first unit's first tiles, where they are boxes; others wait for fill(), whose jumps over what
-  // boxes do not need would take longer than all that is done here.
+  // Starts the first unit's first tiles if they are boxes. Otherwise fill() does: its
+  // branches around code that boxes do not need would take longer than everything here.
   __device__ void begin() {
     if (p_.boxes == 0) return;
     enter(0);
@@ -87,7 +87,7 @@ class Producer {
     find();
   }
 
-  // Starts copies until no stage is free, or the tiles of all units up to `last` are on their way.
+  // Starts copies until no stage is free, or until the tiles of all units up to `last` are in flight.
   __device__ void fill(int last) {
 #pragma unroll 1
     while (free_ > 0) {
@@ -121,8 +121,8 @@ class Producer {
     key_ += kStep<kConfig>;
   }
 
-  // Read after the lanes have met: a tile of boxes is used an iteration or a round later, and of other
-  // tiles every lane arrives at the barrier.
+  // The scales are read after the lanes have synchronised: a tile of boxes is used an
+  // iteration or a round later, and for other tiles, every lane arrives at the barrier.
   __device__ void store_scales() const {
     if constexpr (kFp8) {
       if (p_.scaled && lane_ < kTileKeys) {
@@ -152,8 +152,8 @@ class Producer {
     }
   }
 
-  // Of this lane's key of the next tile. A key past the unit's is not looked up, but for the first
-  // of a box.
+  // Looks up the address of this lane's key of the next tile. Keys
+  // past the unit's are not looked up, except the first of a box.
   __device__ void find() {
     const int key = key_ + lane_ % kTileKeys;
     place_ = {0, 0, 0, 0};
@@ -201,13 +201,13 @@ class Producer {
     return lead * x.batch + kv_head_ * x.head + row * x.row;
   }
 
-  // 16 bytes from element `at` on, or zeros.
+  // Copies 16 bytes from element `at` on, or zeros.
   __device__ void copy_chunk(unsigned char* to, const void* data, int64_t at, bool exists) const {
     const auto* const bytes = static_cast<const unsigned char*>(data);
     ptx::cp_async_16(to, exists ? bytes + at * kConfig.kv_bytes : bytes, exists);
   }
 
-  // The same of rows that are not aligned chunks, by ordinary loads.
+  // Copies rows that are not aligned chunks, by ordinary loads.
   __device__ void copy_elements(int stage) const {
 #pragma unroll 1
     for (int row = 0; row < kTileKeys; ++row) {
@@ -235,8 +235,8 @@ class Producer {
   const Maps& maps_;
   const Stages<kConfig>& stages_;
   Line& line_;
-  int unit_ = -1;          // that the next tile is of
-  int key_ = 0, end_ = 0;  // of the tile, of the unit
+  int unit_ = -1;          // unit of the next tile
+  int key_ = 0, end_ = 0;  // of the tile; of the unit
   int kv_row_, batch_, kv_head_;
   int stage_ = 0, free_ = kConfig.stages;
   attention::decode::KeyPlace place_{};

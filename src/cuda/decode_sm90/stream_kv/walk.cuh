@@ -1,5 +1,5 @@
-// A block's units, one after the other: which part of which entry they are. One warp finds them, a unit
-// ahead of the one that the block computes; copies run on into what it has found.
+// Iterates over a block's units: parts of sequences. One warp finds them, a unit
+// ahead of the one that the block computes; copies continue into the unit found.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
-inline constexpr int kKnownEntries = 32;  // of a batch: what they ask is in shared memory
-inline constexpr int kKnownUnits = 4;     // of a block: the one that ends, this one, and the next
+inline constexpr int kKnownEntries = 32;  // per batch: their lengths are in shared memory
+inline constexpr int kKnownUnits = 4;     // per block: the ending, the current and the next one
 
-// What an entry asks for. Looking it up takes some 250 instructions, and a block has none of them in
-// its cache when it begins: for few entries each is looked up once.
+// A sequence's rows and visible keys. Looking them up takes some 250 instructions, which are
+// not in the cache when a block begins: in small batches, each sequence is looked up once.
 struct KnownEntry {
   attention::CachedEntry at;
   SeenKeys seen;
   attention::BandLimits limits;
 };
 
-// The instructions of what few launches have stand by themselves (`__noinline__`), here and below: a
-// jump over them costs a block that begins more than they do.
+// Rare paths, here and below, are `__noinline__`: inlined, they would delay every block's
+// start.
 template <bool kPlain>
 __device__ __forceinline__ KnownEntry look_up(const Params& p, int b) {
   KnownEntry known{};
@@ -45,27 +45,27 @@ __device__ __forceinline__ void look_up(const Params& p, int b, KnownEntry& know
   }
 }
 
-// What a block computes at once: a tile of rows and a range of keys.
+// The work that a block computes at once: a tile of rows and a range of keys.
 struct Unit {
   attention::CachedEntry at;
   int batch, kv_head;
-  int first_row, rows;       // of the entry and key/value head; no rows: there is no more
+  int first_row, rows;       // in the sequence and KV head; no rows: there are no more units
   int begin, end;            // keys
-  int open_begin, open_end;  // those of them that all rows see
-  int slot;                  // of its partial result; -1: it is whole
+  int open_begin, open_end;  // the keys that all rows see
+  int slot;                  // of its partial result; -1: the unit is whole
   attention::BandLimits limits;
 };
 
-// How far a block has come.
+// A block's progress.
 struct Position {
-  int at, end;  // in the line
+  int at, end;  // on the line
   int entry, head, granule;
-  int known;  // entry of the only known one, in batches of more than a block keeps
+  int known;  // the sequence held in known[0], in batches larger than kKnownEntries
 };
 
 // The items of a launch, and the units of this block, in shared memory.
 struct Line {
-  int first[kMostEntries + 1];  // places of all heads before an entry's; the last: of all
+  int first[kMostEntries + 1];  // positions of all heads before a sequence's; the last: the total
   int warp[kWarps];
   KnownEntry known[kKnownEntries];
   Unit units[kKnownUnits];
@@ -76,12 +76,12 @@ struct Line {
 
 __device__ __forceinline__ Line& this_line() { return ptx::static_shared<Line>(); }
 
-// Of an item, in the line.
+// Returns an item's positions on the line.
 __device__ __forceinline__ int places_of(const Params& p, const KnownEntry& known) {
   return item_places(known.seen.granules(), p.item_end);
 }
 
-// Over the lanes up to this one.
+// Returns the sum over the lanes up to this one.
 __device__ __forceinline__ int sum_of_lanes(int own, int lane) {
   int sum = own;
 #pragma unroll
@@ -92,7 +92,7 @@ __device__ __forceinline__ int sum_of_lanes(int own, int lane) {
   return sum;
 }
 
-// Of as many entries as a warp has lanes: the walking warp, which alone needs them.
+// For at most as many sequences as a warp has lanes. Only the walking warp needs and calls it.
 __device__ __forceinline__ void count_few(const Params& p, Line& line, int lane) {
   int own = 0;
   if (lane < p.batch) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void count_few(const Params& p, Line& line, int lane)
   __syncwarp();
 }
 
-// All threads of the block.
+// Called by all threads of the block.
 __device__ __noinline__ inline void count_many(const Params& p, Line& line) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   int before = 0;
@@ -129,7 +129,7 @@ __device__ __noinline__ inline void count_many(const Params& p, Line& line) {
   __syncthreads();
 }
 
-// All threads of the block; what is found is there for the walking warp.
+// Called by all threads of the block; the walking warp can then read the result.
 __device__ __forceinline__ void count_places(const Params& p, Line& line) {
   if (p.batch <= kKnownEntries) [[likely]] {
     if (threadIdx.x < 32) count_few(p, line, static_cast<int>(threadIdx.x));
@@ -138,12 +138,12 @@ __device__ __forceinline__ void count_places(const Params& p, Line& line) {
   }
 }
 
-// Places of a share, of a line of so many.
+// Returns the positions per share of a line with `line` positions.
 __device__ __forceinline__ int share_places(const Params& p, int line) {
   return static_cast<int>(p.by_shares.divide(static_cast<uint32_t>(line + p.shares - 1)));
 }
 
-// The block's column is its tile of kTileRows rows, its row the share that it has. One warp.
+// The block's column is its tile of kTileRows rows, its row its share. Used by one warp.
 template <int kTileRows>
 class Walk {
  public:
@@ -160,7 +160,7 @@ class Walk {
     __syncwarp();
   }
 
-  // The next unit that has rows becomes the block's unit n, or one without rows, the last.
+  // Sets the block's unit n to the next unit that has rows, or at the end to one without rows.
   __device__ void take(int n, int lane) const {
     Position to = line_.position;
     Unit unit{};
@@ -173,7 +173,7 @@ class Walk {
   }
 
  private:
-  // The item of a position, and how much of it lies before. Of one that lies in an item's end, the next.
+  // Finds the item of a position, and its granules before it. At an item's end, finds the next item.
   __device__ void find_item(Position& to) const {
     to.entry = attention::last_entry(to.at, p_.batch, [&](int b) { return line_.first[b]; });
     const int first = line_.first[to.entry];
@@ -186,16 +186,16 @@ class Walk {
     if (to.granule >= granules) {
       skip(to, 0, granules);
     } else if (p_.batch_invariant && to.granule != 0) [[unlikely]] {
-      // The part that the share before has begun is its own.
+      // The previous share completes the part that it has begun.
       const auto part = static_cast<unsigned>(own_part(granules));
       const unsigned next = (static_cast<unsigned>(to.granule) + part - 1) / part * part;
       skip(to, min(static_cast<int>(next), granules) - to.granule, granules);
     }
   }
 
-  // Of what the share has of an item; false: the tile has no rows there.
+  // Finds the unit of the share's part of an item; returns false if the tile has no rows there.
   __device__ bool find_unit(Position& to, Unit& unit) const {
-    while (to.at >= line_.first[to.entry + 1]) {  // also entries without keys
+    while (to.at >= line_.first[to.entry + 1]) {  // also skips sequences without keys
       ++to.entry;
       to.head = to.granule = 0;
     }
@@ -214,8 +214,8 @@ class Walk {
     const int end = begin + count * kGranule;
     skip(to, count, granules);
     if (unit.rows == 0) return false;
-    // Of the part's keys, those that the tile's queries see. Sequences and limits are shorter than
-    // kMostRows, so sums of two stay inside 32 bits.
+    // The part's keys that the tile's queries see. Sequences and
+    // limits are below kMostRows, so sums of two fit 32 bits.
     const int first_query = query_of(unit.first_row);
     const int last_query = query_of(unit.first_row + unit.rows - 1);
     unit.begin = max(begin, first_query + unit.limits.low);
@@ -247,7 +247,7 @@ class Walk {
     return cut.slot_at(to.granule, static_cast<int>(blockIdx.y));
   }
 
-  // The item's end goes with its last granule.
+  // The item's end is skipped with its last granule.
   __device__ void skip(Position& to, int count, int granules) const {
     to.at += count;
     to.granule += count;

@@ -1,4 +1,4 @@
-// Kernels that make other tensors of a problem first, and leave the attention to a kernel of the table.
+// Kernels that first convert tensors of a problem, and leave the attention to another kernel of the table.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace flashcore::cuda::forward_fp8 {
 
-// What computes the attention.
+// The kernel that computes the attention.
 struct Inner {
-  const Kernel* kernel = nullptr;  // as long as the program; null: none
-  std::string config;              // as PlanContext has it
-  std::string refusal;             // where there is none, a sentence why
+  const Kernel* kernel = nullptr;  // static lifetime; null: none
+  std::string config;              // as in PlanContext
+  std::string refusal;             // if there is no kernel, a sentence that says why
 };
 using ChooseInner = Inner (*)(const ForwardProblem& problem, const PlanContext& context);
 
-// Its plan. `kernel`: the name of the one that it is inside of; `context` has no config.
+// Plans the inner kernel. `kernel`: the name of the outer one; `context` has no config.
 inline Result<PlannedKernel> plan_inner(std::string_view kernel, const ForwardProblem& problem,
                                         PlanContext context, ChooseInner choose) {
   Inner inner = choose(problem, context);

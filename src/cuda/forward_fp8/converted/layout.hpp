@@ -1,5 +1,5 @@
-// Where the tensors of 16 bits lie in the workspace, and the problem that they are of. Needs no CUDA
-// header.
+// The layout of the 16-bit tensors in the workspace, and
+// the problem that they define. Needs no CUDA header.
 //
 //   workspace   | Q | K | V | O, unless it is written in place | the 16-bit kernel's own |
 #pragma once
@@ -17,9 +17,9 @@ namespace flashcore::cuda::forward_fp8::converted {
 
 inline constexpr std::string_view kName = "forward_fp8_converted";
 
-// A tensor of 16 bits without gaps but those behind its rows, which are whole chunks.
+// A 16-bit tensor with gaps only at the end of its rows, which are whole chunks.
 struct Placed {
-  int64_t offset = 0, bytes = 0;  // kTooLarge where they do not fit
+  int64_t offset = 0, bytes = 0;  // kTooLarge if they do not fit
   int64_t batch = 0, heads = 0, rows = 0, pitch = 0;
   bool heads_inner = false;
 
@@ -30,8 +30,8 @@ struct Layout {
   Placed q, k, v, o;
   DType dtype = DType::bf16;
   bool keeps_powers[2] = {true, true};  // of the scales of K and of V: see Powers
-  bool converts_o = false;  // O is another type, or its largest values or powers of two are wanted
-  int64_t rest = 0;         // where the 16-bit kernel's own workspace begins; kTooLarge
+  bool converts_o = false;  // O is another type, or needs largest values or powers of two
+  int64_t rest = 0;         // start of the 16-bit kernel's own workspace; kTooLarge
 };
 
 inline constexpr int64_t kAlignment = 256, kElementBytes = 2;
@@ -64,11 +64,11 @@ inline Layout layout_of(const ForwardProblem& p) {
                 .k = place(p.k, batch, p.heads_kv, rows_kv, p.head_dim_qk),
                 .v = place(p.v, batch, p.heads_kv, rows_kv, p.head_dim_v),
                 .o = {}};
-  // An LSE shows what bf16 rounds: docs/forward-fp8.md.
+  // The LSE shows the rounding of bf16: docs/forward-fp8.md.
   if (p.has_lse || p.o_dtype == DType::f16) {
     layout.dtype = DType::f16;
     layout.keeps_powers[0] = p.k_scale.present && p.k_scale.block != 0;
-    // An O of f16 has room for what its values have room for.
+    // An O of f16 has the same range as values of f16.
     layout.keeps_powers[1] = (p.v_scale.present && p.v_scale.block != 0) ||
                              (p.o_dtype == DType::f16 && !p.amax_o.present);
   }
@@ -78,14 +78,14 @@ inline Layout layout_of(const ForwardProblem& p) {
   layout.rest = behind(layout.v);
   if (!layout.converts_o) return layout;
   layout.o = place(p.o, batch, p.heads_q, rows_q, p.head_dim_v);
-  // Rows of one head then follow each other in a warp, which finds their largest value together.
+  // A warp then has consecutive rows of one head, and finds their largest value together.
   if (p.amax_o.present) layout.o.heads_inner = false;
   layout.o.offset = layout.rest;
   layout.rest = behind(layout.o);
   return layout;
 }
 
-// The same problem with the tensors in the workspace.
+// Returns the problem on the tensors in the workspace.
 inline ForwardProblem as_16_bit(const ForwardProblem& p, const Layout& layout) {
   ForwardProblem half = p;
   half.dtype = half.k_dtype = half.v_dtype = half.o_dtype = layout.dtype;

@@ -1,4 +1,4 @@
-// forward_fp8_converted as a row of the table of kernels.
+// forward_fp8_converted as a row of the kernel table.
 #pragma once
 
 #include "cuda/forward_fp8/common/inner.hpp"

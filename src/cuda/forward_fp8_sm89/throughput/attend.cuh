@@ -3,14 +3,14 @@
 //   tile n    : | wait, barrier | S = Q K^T | (cap, mask) | maxima, P | T = P V | O = O b + T a |
 //   tile n + 1:                 | copy K, V ------------------------------------------------->
 //
-// Each tile of keys has references of its own, the largest scores of its rows, and meets the sums
-// before it in fp32:
+// Each KV tile has its own references, the largest scores
+// of its rows, and is added to the earlier sums in fp32:
 //
 //   reference R of the sums, r of the tile:  a = 2^(r - max(R, r)),  b = 2^(R - max(R, r))
 //
-// So the tensor cores add up few keys, which matters as they cut each product some 13 bits
-// below the sum that it is added to; no P is past e4m3's range, and a key that has the row makes
-// the others of its tile too small for e4m3, but not those of all other tiles.
+// So the Tensor Cores add up few keys, which matters since they truncate each product some 13
+// bits below the sum that it is added to. No P exceeds e4m3's range, and a key that dominates
+// a row makes the others of its tile too small for e4m3, but not those of all other tiles.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// Read again where they are used, rather than kept across the main loop.
+// Read again for each use rather than kept across the main loop.
 __device__ __forceinline__ int lane_index() { return ptx::thread_index() % 32; }
 __device__ __forceinline__ int warp_row() { return ptx::thread_index() / 32 * kWarpRows; }
 
-// A warp's 16 rows. All are relative to `reference`, in units of log2.
+// A warp's 16 rows. All values are relative to `reference`, in units of log2.
 template <class S>
 struct Rows {
   Outputs<S> o;
-  float sum[2];      // this lane's, of P before rounding
-  float rounded[2];  // of P as rounded, of the whole row
+  float sum[2];      // this lane's sum of P before rounding
+  float rounded[2];  // sum of the rounded P, over the whole row
   float reference[2];
 
   __device__ __forceinline__ void clear() {
@@ -47,7 +47,7 @@ struct Rows {
   }
 };
 
-// s = P of the tile, whose sums join those of the rows.
+// s = P of the tile, whose sums are added to those of the rows.
 template <class S>
 __device__ __forceinline__ void exponentiate(Scores<S>& s, Rows<S>& rows, float scale,
                                              Meeting& factor) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void exponentiate(Scores<S>& s, Rows<S>& rows, float 
   }
 }
 
-// One tile of keys, of which the warp sees some.
+// Processes one KV tile, of which the warp sees some keys.
 template <class S>
 __device__ __forceinline__ void add_tile(typename S::Shared& smem, Rows<S>& rows, int tile,
                                          bool masked, bool two_terms) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void add_tile(typename S::Shared& smem, Rows<S>& rows
   }
   Meeting factor;
   exponentiate<S>(s, rows, work.scale, factor);
-  // The second term is packed at once, so that S need not outlive the first one's products.
+  // The second term is packed at once, so that S need not be kept during the first term's products.
   Probabilities<S> p, rest = {};
   pack<S>(p, s);
   if (two_terms) pack_rest<S>(rest, s, p);
@@ -106,7 +106,7 @@ __device__ __forceinline__ void add_tile(typename S::Shared& smem, Rows<S>& rows
   }
 }
 
-// Fills `rows` with what they see.
+// Fills `rows` with the results over the keys that they see.
 template <class S>
 __device__ __forceinline__ void attend(const Params& p, typename S::Shared& smem, Rows<S>& rows) {
   rows.clear();

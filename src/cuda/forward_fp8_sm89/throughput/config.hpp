@@ -1,11 +1,11 @@
 // The resource page of forward_fp8_sm89: the tile of each row length and what it costs.
 //
-//   a block: eight warps, each with 16 query rows and all of their O in registers; tiles of keys in
-//            a ring of two stages; Q beside them
+//   a block: eight warps, each with 16 query rows and all of their O in registers; KV tiles in
+//            a ring of two stages; also Q in shared memory
 //
 //   shared memory   | Q | K stage 0 | V stage 0 | K stage 1 | V stage 1 | work |
 //
-// Every block fits the 99 KB that it may have on sm_89.
+// Every block fits the 99 KB limit of sm_89.
 #pragma once
 
 #include <array>
@@ -19,31 +19,31 @@ inline constexpr int kWarps = 8;
 inline constexpr int kThreads = 32 * kWarps;
 inline constexpr int kBlockQ = kWarps * kWarpRows;
 inline constexpr int kStages = 2;
-inline constexpr int kChunkBytes = 16;                // of a row: what one copy moves
-inline constexpr int kSharedMemory = 99 * 1024;       // a block's limit on sm_89
-inline constexpr int kWorkBytes = 1024;               // at most, beside the tiles
-inline constexpr int kSharedMemoryOfSm = 100 * 1024;  // of which each block takes 1 KB more
+inline constexpr int kChunkBytes = 16;                // of a row: the size of one copy
+inline constexpr int kSharedMemory = 99 * 1024;       // per block on sm_89
+inline constexpr int kWorkBytes = 1024;               // at most, in addition to the tiles
+inline constexpr int kSharedMemoryOfSm = 100 * 1024;  // each block takes 1 KB more
 
-// Rows that see so few keys have P in two terms: rounding errors of few probabilities do not average
-// out.
+// Rows that see at most this many keys have P in two terms:
+// rounding errors of few probabilities do not average out.
 inline constexpr int kFewKeys = 256;
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
-  int head_dim;       // rows of Q, K, V and O are at most so long; shorter ones end in zeros
-  int block_kv;       // keys of a tile: a group of its own, see attend.cuh
-  int blocks_per_sm;  // what the register limit is set for
+  int head_dim;       // largest row length of Q, K, V and O; shorter rows are padded with zeros
+  int block_kv;       // keys per tile, which is a group: see attend.cuh
+  int blocks_per_sm;  // sets the register limit
 
   constexpr int tile_bytes() const {
     return head_dim * (kBlockQ + kStages * 2 * block_kv);  // an element is a byte
   }
   constexpr int shared_bytes() const { return tile_bytes() + kWorkBytes; }
-  // What a thread holds all the time: S, O and P.
+  // Registers that a thread always holds: S, O and P.
   constexpr int held_registers() const { return block_kv / 2 + head_dim / 2 + block_kv / 8; }
   constexpr int registers() const { return blocks_per_sm == 1 ? 255 : 65536 / (2 * kThreads); }
 };
 
-// By growing cost: the first that holds a problem's rows computes it.
+// In order of cost: the first that holds a problem's rows computes it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim = 64, .block_kv = 64, .blocks_per_sm = 2},
     Config{.head_dim = 128, .block_kv = 64, .blocks_per_sm = 1},
@@ -54,7 +54,7 @@ constexpr bool is_head_dim(int64_t head_dim) {
   return head_dim > 0 && head_dim <= kLargestHeadDim && head_dim % kChunkBytes == 0;
 }
 
-// Index into kConfigs, or -1.
+// Returns an index into kConfigs, or -1.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
   if (!is_head_dim(head_dim_qk) || !is_head_dim(head_dim_v)) return -1;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
@@ -65,7 +65,7 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
   return -1;
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   return c.shared_bytes() <= kSharedMemory &&
          c.blocks_per_sm * (c.shared_bytes() + 1024) <= kSharedMemoryOfSm &&

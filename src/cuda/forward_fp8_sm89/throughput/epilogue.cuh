@@ -1,4 +1,4 @@
-// From a warp's rows to O and LSE.
+// Turns a warp's rows into O and LSE.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// What one of a lane's two rows needs: O *= factor.
+// The end of one of a lane's two rows: O *= factor.
 struct RowEnd {
   float factor, lse;
 };
 
-// `sum` of P over the whole row, and `rounded` as the products have it; `unit`: the scale of V. O is
-// relative to the second, so that an error that all probabilities have divides out; the LSE is of
-// the first. Where the sink is all that counts, the LSE is the sink: in units of log2 the largest
-// are past fp32.
+// `sum`: of P over the whole row; `rounded`: the products' sum of the rounded P;
+// `unit`: the scale of V. O is relative to the second, so that an error common to all
+// probabilities cancels; the LSE uses the first. If the sink outweighs everything
+// else, the LSE is the sink: in units of log2, the largest sinks overflow fp32.
 __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float reference, float sink,
                                           float unit) {
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
@@ -33,7 +33,7 @@ __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float refere
   return end;
 }
 
-// A row's four neighbouring columns.
+// Stores a row's four neighbouring columns.
 __device__ __forceinline__ void store_four(const Params& p, int64_t place, float a, float b,
                                            float c, float d) {
   if (p.output == OutputType::f32) {
@@ -46,9 +46,9 @@ __device__ __forceinline__ void store_four(const Params& p, int64_t place, float
                  f16 ? ptx::pack_f16x2(c, d) : ptx::pack_bf16x2(c, d));
 }
 
-// Normalises and stores one row of each lane, that of `slot`: four neighbouring columns of every 16
-// are a lane's. False when that is not right: when an output is not finite though its row's sum is no
-// NaN, or the row's reference is too large.
+// Normalises and stores one row of each lane, that of `slot`: a lane has four
+// neighbouring columns of every 16. Returns false if the result is wrong: an output is
+// not finite although its row's sum is not NaN, or the row's reference is too large.
 template <class S>
 __device__ __forceinline__ bool store_row(const Params& p, const Task& task, const Rows<S>& rows,
                                           int slot, int query, int lane) {

@@ -1,9 +1,9 @@
-// O and LSE of rows, key by key from global memory, each by a warp: what runs when an output is not
-// finite though its row's sum is, when a row's reference or the tile's scale is none that the
-// products' way takes, and for tensors at any address.
+// Computes O and LSE of rows key by key from global memory, one warp per row: if
+// an output is not finite although its row's sum is, if the products cannot handle
+// a row's reference or the tile's scale, and for tensors at unaligned addresses.
 //
-// The largest score is subtracted before anything is scaled: that is exact for all scores that
-// count. Only keys that a row sees are read at all, and a value that is NaN is added as it is.
+// The largest score is subtracted before scaling, which is exact for all scores that
+// count. A row reads only the keys that it sees, and a NaN value is added unscaled.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ __device__ __forceinline__ float warp_sum(float x) {
   return x;
 }
 
-// From products of stored elements to scores, in units of log2 when `unit` is log2(e).
+// Factor from products of stored elements to scores, in units of log2 if `unit` is log2(e).
 __device__ __forceinline__ float score_scale(const Params& p, const Task& task, float unit) {
   return p.softmax_scale * unit * p.q_scale.at(task.batch, task.head) *
          p.k_scale.at(task.batch, task.kv_head);
@@ -44,13 +44,13 @@ __device__ __forceinline__ float value_scale(const Params& p, const Task& task) 
   return p.v_scale.at(task.batch, task.kv_head);
 }
 
-// What a softcap takes of the scale: of a finite scale it is finite, as 0 times it is to be 0.
+// Limits a factor derived from a finite scale to finite values, since 0 times it must be 0.
 __device__ __forceinline__ float finite_of(float x, float scale) {
   constexpr auto kLargest = static_cast<float>(attention::softcap::kLargest);
   return isfinite(scale) ? fminf(fmaxf(x, -kLargest), kLargest) : x;
 }
 
-// The head's sink, or kNoKey.
+// Returns the head's sink, or kNoKey.
 __device__ __forceinline__ float sink_of(const Params& p, int head) {
   return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
 }
@@ -73,7 +73,7 @@ __device__ __forceinline__ void store_output(const Params& p, int64_t place, flo
   }
 }
 
-// A score in natural units, of the product of stored elements.
+// Returns a score in natural units, from the product of stored elements.
 __device__ __forceinline__ float natural_score(const Params& p, float product, float scale,
                                                float rate) {
   if (!(p.cap > 0)) return product * scale;
@@ -82,12 +82,12 @@ __device__ __forceinline__ float natural_score(const Params& p, float product, f
   return product * scale * attention::tanh_ratio(x * x);
 }
 
-// Queries first .. first + kWarpRows - 1, of rows of at most kHeadDim elements.
+// Computes queries first .. first + kWarpRows - 1, with rows of at most kHeadDim elements.
 template <int kHeadDim>
 __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task& task, int first,
                                                      int lane) {
   __syncwarp();                            // other lanes have stored what they had
-  constexpr int kColumns = kHeadDim / 32;  // of a lane, 32 apart
+  constexpr int kColumns = kHeadDim / 32;  // per lane, 32 apart
   const float scale = score_scale(p, task, 1);
   const float rate = p.cap > 0 ? finite_of(scale / p.cap, scale) : 0.0F;
   const float unit = value_scale(p, task), sink = sink_of(p, task.head);

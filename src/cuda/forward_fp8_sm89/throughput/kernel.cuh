@@ -1,5 +1,5 @@
-// forward_fp8_sm89: one block a tile of queries, on cp.async, ldmatrix and mma.sync m16n8k32 of e4m3
-// (sm_89). V is read as it is stored, and transposed on its way to registers.
+// forward_fp8_sm89: one block per query tile, on cp.async, ldmatrix and mma.sync
+// m16n8k32 of e4m3 (sm_89). V is read as stored, and transposed on its way to registers.
 //
 //   find the tile | attend to its keys | store | (rows again, exactly)
 #pragma once
@@ -45,12 +45,12 @@ __device__ __forceinline__ void run_block(const Params& p) {
   store_rows<S>(p, task, rows);
 }
 
-// What the register limit is set for. On Hopper, which is no target to be fast on, operands take more.
+// Sets the register limit. On Hopper, which need not be fast, operands take more registers.
 constexpr int blocks_per_sm(const Config& config) {
   return ptx::kMultipliesE4m3 ? config.blocks_per_sm : 1;
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex>
 __global__ void __launch_bounds__(kThreads, blocks_per_sm(kConfigs[kConfigIndex]))
     forward_kernel(const __grid_constant__ Params p) {

@@ -1,4 +1,4 @@
-// Everything that one launch of forward_fp8_sm89 is told. Strides are in elements.
+// The parameters of one launch of forward_fp8_sm89. Strides are in elements.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
 enum class OutputType : int32_t { f32, f16, bf16 };
 
-// A scale for each batch entry and head; null: 1.
+// A scale per batch entry and head; null: 1.
 struct HeadScale {
   const float* data;
   int64_t batch, head;
@@ -21,18 +21,18 @@ struct HeadScale {
 };
 
 struct Params : attention::ForwardParams {
-  attention::TileOrder order;         // of a packed batch, only longest_first counts
-  int packed_slots;                   // a head, see packed_tiles.hpp; 0: order.q_tiles an entry
-  uint32_t heads, heads_per_kv_head;  // of queries
-  bool precise;                       // P in two terms, whatever the number of keys
-  bool by_rows;                       // all rows as in exact_rows.cuh: tensors at any address
+  attention::TileOrder order;         // a packed batch uses longest_first only
+  int packed_slots;                   // per head, see packed_tiles.hpp; 0: order.q_tiles tiles
+  uint32_t heads, heads_per_kv_head;  // query heads
+  bool precise;                       // P in two terms, for any number of keys
+  bool by_rows;                       // all rows by exact_rows.cuh: unaligned tensors
   OutputType output;
-  int64_t left, right;  // the band: unlimited sides are negative, others at most 2^32
+  int64_t left, right;  // the band: negative sides are unlimited, others at most 2^32
   float softmax_scale;
-  float cap;       // in natural units, log2(e) times it is finite; 0: there is none
+  float cap;       // in natural units, finite times log2(e); 0: no cap
   float cap_log2;  // in units of log2
   HeadScale q_scale, k_scale, v_scale;
-  const float* sinks;  // one per head; null when there are none
+  const float* sinks;  // one per head; null: no sinks
   int64_t sinks_step;
 };
 

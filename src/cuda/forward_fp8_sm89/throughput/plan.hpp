@@ -1,4 +1,4 @@
-// forward_fp8_sm89 as rows of the table of kernels.
+// forward_fp8_sm89 as rows of the kernel table.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// P as e4m3 rounds it; and as the sum of two e4m3 numbers.
+// With P as e4m3 rounds it, and with P as the sum of two e4m3 numbers.
 std::vector<Kernel> kernels();
 
 }  // namespace flashcore::cuda::forward_fp8_sm89::throughput

@@ -1,5 +1,5 @@
-// A warp's scores of one tile of keys, what they become, and both products. A lane holds rows l / 4
-// (slot 0) and l / 4 + 8 (slot 1) of its warp's 16, columns 8 n + 2 (l % 4) and + 1 of product n
+// A warp's scores of one KV tile, P, and both products. A lane holds rows l / 4 (slot 0) and l /
+// 4 + 8 (slot 1) of its warp's 16, columns 8 n + 2 (l % 4) and + 1 of product n
 // (tile/fragment.hpp).
 #pragma once
 
@@ -29,15 +29,15 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 template <class S>
 using Outputs = float[S::kOutProducts][4];
 
-// The largest score of a row in a tile becomes P = 2^kTop: exact in e4m3, which ends at 448. Down
-// to 2^-14 of it all bits are there, below 2^-18 P is 0.
+// A row's largest score in a tile becomes P = 2^kTop: exact in e4m3, which
+// ends at 448. Down to 2^-14 of it, P has all bits; below 2^-18 of it, P is 0.
 inline constexpr float kTop = 8;
 
-// A row that has seen no key. Rows with keys that end there, or past its opposite, are computed
-// again (exact_rows.cuh).
+// The reference of a row that has seen no key. Rows with keys that end
+// with it, or above -kNoReference, are recomputed (exact_rows.cuh).
 inline constexpr float kNoReference = -attention::kLargestReference;
 
-// S = Q K^T. `q_lane` and `k_lane`: where this lane's ldmatrix rows start.
+// S = Q K^T. `q_lane` and `k_lane`: start of this lane's ldmatrix rows.
 template <class S>
 __device__ __forceinline__ void multiply_qk(Scores<S>& s, uint32_t q_lane, uint32_t k_lane) {
   using QTile = typename S::QTile;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void multiply_qk(Scores<S>& s, uint32_t q_lane, uint3
   }
 }
 
-// Products to capped scores in units of log2.
+// Turns products into capped scores in units of log2.
 template <class S>
 __device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::SoftcapParams& cap) {
 #pragma unroll
@@ -69,8 +69,8 @@ __device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::Softca
   }
 }
 
-// Removes what the band and the length remove from a tile whose first key is `key`, by selection.
-// `query` is the lane's row of slot 0.
+// Masks the scores outside the band and the length in a tile whose
+// first key is `key`, by selection. `query`: the lane's row of slot 0.
 template <class S>
 __device__ __forceinline__ void mask_scores(Scores<S>& s, const attention::BandLimits& limits,
                                             int query, int key, int lane) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const attention::BandL
   }
 }
 
-// Register r of step i of P.
+// Returns register r of step i of P.
 template <class S>
 __device__ __forceinline__ uint32_t packed(const Scores<S>& s, int i, int r) {
   const int n = 4 * i + 2 * (r / 2), slot = r % 2;
@@ -99,7 +99,7 @@ __device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
   for (int i = 0; i < 4 * S::kKeySteps; ++i) p[i / 4][i % 4] = packed<S>(s, i / 4, i % 4);
 }
 
-// What rounding took from the elements of a register.
+// Returns the rounding errors of a register's elements.
 template <class S>
 __device__ __forceinline__ uint32_t rest_of(const Scores<S>& s, uint32_t rounded, int i, int r) {
   const int n = 4 * i + 2 * (r / 2), slot = r % 2;
@@ -122,16 +122,16 @@ __device__ __forceinline__ void pack_rest(Probabilities<S>& rest, const Scores<S
   }
 }
 
-// What sums so far, and those of a tile, are multiplied by when they meet.
+// The factors by which the sums so far, and those of a tile, are multiplied when added.
 struct Meeting {
   float before[2], now[2];
 };
 
-// O = O * before + (P V) * now. The tensor cores add up one tile, from zero.
+// O = O * before + (P V) * now. The Tensor Cores add up one tile, starting from zero.
 //
-// ldmatrix.trans moves pairs of bytes: a lane gets two neighbouring dimensions of two keys, and picks
-// bytes from two such registers, once for the even dimensions and once for the odd. They are the
-// keys in the order of tile::fp8_key_of_slot, as P has them.
+// ldmatrix.trans moves pairs of bytes: a lane gets two neighbouring dimensions of two
+// keys, and selects bytes from two such registers, once for the even dimensions and once
+// for the odd ones. Their keys are in the order of tile::fp8_key_of_slot, like P's.
 template <class S>
 __device__ __forceinline__ void add_outputs(Outputs<S>& o, const Probabilities<S>& p,
                                             const Meeting& factor, uint32_t v_lane) {
@@ -159,11 +159,11 @@ __device__ __forceinline__ void add_outputs(Outputs<S>& o, const Probabilities<S
         sum = fmaf(sum, factor.before[e / 2], product[parity][e] * factor.now[e / 2]);
       }
     }
-    __syncwarp();  // no register is left to hold the next fragments early
+    __syncwarp();  // keeps the next fragments from being loaded early
   }
 }
 
-// The same for the sums of P as it is rounded: V is a column of ones.
+// Adds the sums of the rounded P, as for a V that is a column of ones.
 template <class S>
 __device__ __forceinline__ void add_rounded(float (&rounded)[2], const Probabilities<S>& p,
                                             const Meeting& factor) {

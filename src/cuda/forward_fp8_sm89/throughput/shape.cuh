@@ -1,4 +1,4 @@
-// The compile-time geometry of one instance, and what its block shares.
+// The compile-time geometry of one instance, and its block's shared memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,11 +31,11 @@ struct Shape {
   static constexpr int kKeySteps = kBlockKv / 32;
   static constexpr int kOutProducts = kConfig.head_dim / 8;
 
-  // Found by one thread.
+  // Computed by one thread.
   struct Work {
     Task task;
-    float scale;                   // from scores, when they are compared, to units of log2
-    attention::SoftcapParams cap;  // its scores are in units of log2 before
+    float scale;                   // from scores, when compared, to units of log2
+    attention::SoftcapParams cap;  // takes scores in units of log2
   };
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char q[QTile::kBytes];

@@ -1,5 +1,5 @@
-// What a block computes: a tile of queries of one batch entry and head. constexpr: kernels and host
-// tests use the same functions.
+// A block's task: a tile of queries of one batch entry
+// and head. constexpr: shared by kernels and host tests.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
 struct Task {
   int batch, head, kv_head;
-  int first_query;    // of the tile, counted in the entry
+  int first_query;    // of the tile, counted in the sequence
   int len_q;          // queries in use
   int rows_q;         // rows of O and LSE, at least len_q
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors
   attention::BandLimits limits;
-  attention::TileRange tiles;  // of keys, that some row of the block sees
+  attention::TileRange tiles;  // KV tiles that some row of the block sees
 };
 
-// Slot `slot` of a head of a packed batch: its entry and which tile of it. q_tiles, which no entry
-// has, where there is none.
+// Returns the sequence and the tile in slot `slot` of a head of a
+// packed batch; if there is none, q_tiles, which no sequence has.
 constexpr attention::TileOrder::Place find_packed(const Params& p, uint32_t head, uint32_t slot) {
   const attention::PackedTile found = attention::find_packed_tile(
       slot, p.batch, kBlockQ,
       [&](int b) { return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q); });
-  // What is in memory need not increase: no tile then, like those past an entry's end.
+  // Values in memory may decrease: then there is no tile, as past a sequence's end.
   const int64_t here = p.order.longest_first ? found.tiles - 1 - found.tile : found.tile;
   return {static_cast<uint32_t>(found.entry) * p.heads + head,
           here < 0 || here >= p.order.q_tiles ? p.order.q_tiles : static_cast<uint32_t>(here)};
@@ -61,7 +61,7 @@ constexpr Task find_task(const Params& p, uint32_t index, int block_kv) {
   return task;
 }
 
-// Keys [begin, end) that a query of the entry sees; none where end is not past begin.
+// Keys [begin, end) that a query of the sequence sees; none if end is not past begin.
 constexpr attention::ColumnRange seen_keys(const Task& task, int query) {
   const attention::ColumnRange seen = attention::visible_columns(task.limits, query, 0);
   return {seen.begin > 0 ? seen.begin : 0, query < task.len_q ? seen.end : 0};

@@ -1,4 +1,4 @@
-// Rows of Q, K and V into swizzled shared-memory tiles, by 16-byte asynchronous copies.
+// Copies rows of Q, K and V into swizzled shared-memory tiles, by 16-byte asynchronous copies.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// Row `row` of a batch entry and head; in a packed tensor counted from its first row.
+// Returns row `row` of a batch entry and head; in a packed tensor, counted from its first row.
 __device__ __forceinline__ const uint8_t* row_pointer(const attention::RowMatrix& m, int batch,
                                                       int head, int64_t row) {
   return static_cast<const uint8_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
 }
 
-// This thread's copies of a tile whose first row is at `first`. Only `rows` rows, at least one, and
-// `chunks` pieces of each are there; the rest of the tile becomes zero. A thread keeps its chunk and
-// steps down by a multiple of 8 rows, so its swizzle never changes.
+// Starts this thread's copies of a tile whose first row is at `first`. Only `rows` rows, at
+// least one, and `chunks` pieces of each exist; the rest of the tile becomes zero. A thread
+// keeps its chunk and advances by a multiple of 8 rows, so its swizzle never changes.
 template <class Tile>
 __device__ __forceinline__ void load_tile(unsigned char* tile, const uint8_t* first,
                                           int64_t row_stride, int rows, int chunks) {
@@ -53,8 +53,8 @@ __device__ __forceinline__ void load_queries(const Params& p, typename S::Shared
       p.q.row, task.len_q - task.first_query, p.head_dim_qk / kChunkBytes);
 }
 
-// Tile `tile` of K and V into its stage, a group of its own. Rows past the keys in use become zero:
-// whatever they hold is not to meet a probability.
+// Copies tile `tile` of K and V into its stage, as its own group. Rows past the
+// keys in use become zero: their contents must not be multiplied by a probability.
 template <class S>
 __device__ __forceinline__ void load_keys(const Params& p, typename S::Shared& smem, int tile) {
   const Task& task = smem.work.task;

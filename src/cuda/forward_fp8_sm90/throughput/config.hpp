@@ -1,12 +1,12 @@
 // The resource page of forward_fp8_sm90: the tile of each head dimension and what it costs.
 //
-//   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups, each with
-//            64 query rows; one block per SM, which takes tile after tile
+//   a block: one producer warpgroup (of which one thread copies) and `consumers` warpgroups of 64
+//            query rows each; one block per SM, which takes tile after tile
 //
 //   shared memory   | Q, two slots | K ring | V^T ring | O, fp32 | barriers, tasks |
 //
-// V^T has eight rows of ones behind it: the sums of P as it was rounded come out of the product as
-// columns of their own.
+// V^T is followed by eight rows of ones: the product then also
+// returns the sums of the rounded P, in additional columns.
 #pragma once
 
 #include <array>
@@ -18,35 +18,35 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
-inline constexpr int kWarpgroupRows = 64;         // what one wgmma computes
-inline constexpr int kWarpRows = 16;              // of them, a warp's
-inline constexpr int kBlockKv = 128;              // keys of a block of V^T in the workspace
-inline constexpr int kSharedMemory = 227 * 1024;  // that a block may have
+inline constexpr int kWarpgroupRows = 64;         // rows of one wgmma
+inline constexpr int kWarpRows = 16;              // rows per warp
+inline constexpr int kBlockKv = 128;              // keys per block of V^T in the workspace
+inline constexpr int kSharedMemory = 227 * 1024;  // at most per block
 inline constexpr int kBarrierBytes = 2 * 1024;    // at most, for barriers and tasks
-inline constexpr int kScoreBytes = 8;             // of a thread with options
+inline constexpr int kScoreBytes = 8;             // per thread, with options
 
-// A tile of so few keys has P in two terms: rounding errors of few probabilities do not average out.
+// Tiles with at most this many keys have P in two terms: rounding errors of few probabilities do not average out.
 inline constexpr int kFewKeys = 256;
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
   int head_dim;    // of Q and K
-  int head_dim_v;  // of V's part that a tile has
+  int head_dim_v;  // of the part of V that a tile has
   int consumers;
-  int block_kv;  // keys of a step: of a tile of K and V^T
+  int block_kv;  // keys per step: per tile of K and V^T
   int q_slots, k_stages, v_stages;
-  int flush_blocks;  // so many blocks of keys are a group: consumer.cuh
-  bool spares_sums;  // makes sums of P before rounding only where they are wanted
+  int flush_blocks;  // KV blocks per group: see consumer.cuh
+  bool spares_sums;  // sums P before rounding only if requested
   bool options;      // instances with options: option_params.hpp
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
-  constexpr int q_bytes() const { return kWarpgroupRows * head_dim; }  // of one consumer
+  constexpr int q_bytes() const { return kWarpgroupRows * head_dim; }  // per consumer
   constexpr int k_bytes() const { return block_kv * head_dim; }
-  // The product has eight; tiles are whole kilobytes.
+  // The product needs eight; tiles are multiples of 1 KiB.
   constexpr int ones_rows() const { return 1024 / block_kv; }
   constexpr int v_bytes() const { return block_kv * (head_dim_v + ones_rows()); }
-  constexpr int o_bytes() const { return 4 * kWarpgroupRows * head_dim_v; }  // of one consumer
+  constexpr int o_bytes() const { return 4 * kWarpgroupRows * head_dim_v; }  // per consumer
   constexpr int tile_bytes() const {
     return consumers * (q_slots * q_bytes() + o_bytes()) + k_stages * k_bytes() +
            v_stages * v_bytes();
@@ -57,12 +57,12 @@ struct Config {
            (options ? kScoreBytes * consumers * kWarpgroupThreads : 0);
   }
 
-  // Of what the launch allocates: see ptx::release_registers.
-  // With options the producer, which finds tiles, has more to do.
+  // Registers per thread, out of those that the launch allocates: see ptx::release_registers.
+  // With options, the producer, which finds tiles, needs more.
   constexpr int producer_registers() const { return options ? 40 : consumers == 3 ? 32 : 24; }
   constexpr int consumer_registers() const { return options ? 232 : consumers == 3 ? 160 : 240; }
 
-  // What a consumer thread holds all the time: S, O with its ones, and P.
+  // Registers that a consumer thread always holds: S, O with its ones, and P.
   constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + 4 + block_kv / 8; }
 };
 
@@ -97,8 +97,8 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64,
                                                .spares_sums = true,
                                                .options = false}};
 
-// Of the instances with options (option_params.hpp). They take heads that are narrower, as if these
-// had columns of zeros, and V wider than head_dim_v in parts, each a tile of its own.
+// For instances with options (option_params.hpp). Narrower heads are treated as if padded with
+// columns of zeros, and V wider than head_dim_v is split into parts, each a tile of its own.
 inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .head_dim_v = 64,
                                                      .consumers = 2,
@@ -129,9 +129,9 @@ inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .flush_blocks = 8,
                                                      .spares_sums = true,
                                                      .options = true}};
-inline constexpr int kHeadDimStep = 16;  // head dimensions are multiples of it: rows are copied
+inline constexpr int kHeadDimStep = 16;  // granularity of head dimensions, for row copies
 
-// Index into kOptionConfigs, or -1.
+// Returns an index into kOptionConfigs, or -1.
 constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
   if (head_dim_qk < kHeadDimStep || head_dim_v < kHeadDimStep) return -1;
   if (head_dim_qk % kHeadDimStep != 0 || head_dim_v % kHeadDimStep != 0) return -1;
@@ -142,8 +142,8 @@ constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
   return -1;
 }
 
-// The tiles of queries that a config makes of a problem, and the share of a GPU's rows that they use: the
-// last round of blocks may be few, and the last tile of a head may have few queries.
+// Returns the share of rows in use among all rows that a GPU's blocks compute: the
+// last round may have few blocks, and the last query tile of a head few queries.
 constexpr double used_share(const Config& config, int64_t queries, int64_t heads, int sms) {
   const int64_t tiles = heads * ((queries + config.block_q() - 1) / config.block_q());
   const int64_t rounds = (tiles + sms - 1) / sms;
@@ -152,22 +152,22 @@ constexpr double used_share(const Config& config, int64_t queries, int64_t heads
                           static_cast<double>(rounds * sms * config.block_q());
 }
 
-// What three consumers gain over two at 128 where both fill the GPU, measured on an H100: without a
-// diagonal, and with one, as blocks of 64 keys leave out more of what nobody sees.
+// The measured gain of three consumers over two at 128 on an H100, if both fill the GPU:
+// without a diagonal, and with one, where blocks of 64 keys skip more invisible pairs.
 inline constexpr double kGainOfThree = 1.06, kGainOfThreeOnDiagonal = 1.17;
 
-inline constexpr int kThreeAt128 = 2;  // in kConfigs; others have a head dimension of their own
+inline constexpr int kThreeAt128 = 2;  // in kConfigs; each of the others has its own head dimension
 constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
 constexpr int choose_config(int64_t head_dim) { return head_dim == 64 ? 0 : 1; }
 
-// Whether three consumers are ahead of two. `heads`: of all entries.
+// Returns whether three consumers are faster than two. `heads`: over all sequences.
 constexpr bool gains_by_three(int64_t queries, int64_t heads, bool diagonal, int sms) {
   const double two = used_share(kConfigs[choose_config(128)], queries, heads, sms);
   const double three = used_share(kConfigs[kThreeAt128], queries, heads, sms);
   return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two;
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   const int allocated = 65536 / c.threads() / 8 * 8 * c.threads();
   const int wanted =

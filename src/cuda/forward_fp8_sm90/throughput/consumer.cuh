@@ -1,25 +1,25 @@
-// A consumer: one warpgroup, 64 query rows, over the blocks of keys from right to left: what a sink
-// among the first keys makes too small for e4m3 has been summed before it comes.
+// A consumer: one warpgroup, 64 query rows. KV blocks are visited last to first. A sink at the first
+// keys would push other probabilities below e4m3's range; this way they are summed before it comes.
 //
 //   block n + 1: ... P |        O += P V         | ...
 //   block n    :       | S = Q K^T | exponentials | P | ...
 //
-// The product S of a block and the product O += P V of the block before are started together, and
-// the exponentials run beside the second one.
+// The product S of one block and the product O += P V of the block
+// before it start together, and the exponentials overlap the second one.
 //
-// Groups of blocks have references of their own, and the sums of groups are fp32 numbers in shared
-// memory, which each thread has for itself, relative to the largest reference so far:
+// Each group of blocks has its own references. The sums over groups are fp32 numbers in
+// shared memory, private to each thread, and relative to the largest reference so far:
 //
 //   group    | block sets references | blocks | ... |  sums = sums * 2^(..) + o * 2^(..)
 //
-// So the tensor cores add up few blocks, which matters as they cut each product some 13 bits below
-// the sum that it is added to; and a key that has the row makes the others of its group too small
-// for e4m3, but not those of a hundred thousand.
+// So the Tensor Cores add up few blocks, which matters since they truncate each
+// product some 13 bits below the sum that it is added to. A key that dominates a row
+// makes the others of its group too small for e4m3, but not a hundred thousand others.
 //
-// In a group, softmax without a maximum: blocks after the first neither compare nor rescale. The
-// exponentials' sums, needed anyway, prove that all P fit e4m3. Where they do not, the warp computes
-// the block's scores again (mma.sync, K still being there) and takes an ordinary online step, which
-// raises the reference.
+// Within a group, the softmax has no running maximum: blocks after the first neither
+// compare nor rescale. The sums of exponentials, needed anyway, prove that all P fit
+// e4m3. If they do not, the warp recomputes the block's scores (mma.sync, K is still
+// in memory) and does an ordinary online step, which raises the reference.
 #pragma once
 
 #include <cstdint>
@@ -49,32 +49,32 @@ struct Consumer {
   const typename S::Params& params;
   uint32_t shared;  // address of smem
   uint32_t thread;  // in the block
-  int group;        // which consumer: 0 ..
+  int group;        // which consumer: 0, 1, ..
   Ring<S::kQSlots> q_at{};
   Ring<S::kKStages> k_at{};
-  Ring<S::kVStages> v_at{};  // one block behind K's, as its products are
-  TileRange range{};         // of the task at hand: the blocks that this warpgroup sees
+  Ring<S::kVStages> v_at{};  // one block behind K's, like its products
+  TileRange range{};         // of the current task: the blocks that this warpgroup sees
   float scale = 0;           // from products of stored elements to scores in units of log2
   uint32_t q_begin = 0, k_begin = 0, v_begin = 0;  // lower halves of the first slots' descriptors
 
   Scores<S> s;
   Outputs<S> o;
   Probabilities<S> p;
-  // Of the group at hand:
-  int held = 0;        // blocks that o is the sum of
-  float sum[2];        // this lane's, of P before rounding
-  float reference[2];  // what exponents are relative to, in units of log2
-  // Of the groups before:
-  bool has_flushed = false;  // whether there are any
+  // The current group:
+  int held = 0;        // number of blocks in o
+  float sum[2];        // this lane's sum of P before rounding
+  float reference[2];  // of exponents, in units of log2
+  // The earlier groups:
+  bool has_flushed = false;  // there are earlier groups
   float flushed_sum[2];
-  float flushed_rounded[2];  // of P as rounded, of the whole row
+  float flushed_rounded[2];  // of the rounded P, over the whole row
   float flushed_reference[2];
 
-  // What follows from the thread's number is computed again for each use, so that it is not held.
+  // Values derived from the thread index are recomputed for each use, so that they are not kept.
   __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
   __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
   __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
-  // The lane's row of slot 0, in the tile.
+  // The lane's row of slot 0, relative to the tile.
   __device__ __forceinline__ int row() const {
     const uint32_t t = thread_anew();
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
@@ -89,7 +89,7 @@ struct Consumer {
   __device__ __forceinline__ uint32_t k_tile() const {
     return shared + S::kK + k_at.slot * S::KTile::kBytes;
   }
-  // By uniform(), so that they are held once a warp.
+  // uniform() makes the compiler hold them once per warp.
   __device__ __forceinline__ void begin_descriptors() {
     q_begin = ptx::uniform(lower_half(tile::byte_descriptor<typename S::QTile>(
         shared + S::kQ + static_cast<uint32_t>(group) * S::QTile::kBytes)));
@@ -115,7 +115,7 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at.slot, v_at.parity);
   }
-  // By each warp, when all of its lanes are done with the slot.
+  // Called by each warp when all of its lanes are done with the slot.
   __device__ __forceinline__ void release_q() {
     __syncwarp();
     if (lane() == 0) ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * q_at.slot);
@@ -130,8 +130,8 @@ struct Consumer {
     v_at.next();
   }
 
-  // Blocks that none of this warpgroup's rows sees. Lanes leave a wait one by one, as far as PTX
-  // promises: one that is late must not find the next phase in its slot.
+  // Skips blocks that none of this warpgroup's rows sees. PTX lets lanes
+  // leave a wait one by one: a late lane must not find the slot's next phase.
   __device__ __forceinline__ void pass_blocks(int count) {
 #pragma unroll 1
     for (int i = uniform(count); i > 0; --i) {
@@ -144,7 +144,7 @@ struct Consumer {
     }
   }
 
-  // With options. Under a cap scores are made in units of log2, and may have any scale.
+  // For options. With a cap, scores are computed in units of log2, and may have any scale.
   __device__ __forceinline__ bool caps() const { return params.softcap > 0; }
   __device__ __forceinline__ bool takes_scale() const {
     return caps() ? fabsf(scale) <= std::numeric_limits<float>::max() : scale > 0;
@@ -153,8 +153,8 @@ struct Consumer {
     if constexpr (S::kOptions) return caps() ? 1.0F : scale;
     return scale;
   }
-  // The row's largest scores, of this lane, in units of log2: in shared memory, as hardly any problem
-  // asks for them.
+  // This lane's largest scores of its rows, in units of
+  // log2: in shared memory, as few problems request them.
   __device__ __forceinline__ float2& largest_scores() const {
     return smem.largest.scores[group * kWarpgroupThreads + thread_anew() % kWarpgroupThreads];
   }
@@ -173,12 +173,12 @@ struct Consumer {
                    attention::lane_max(s, 1) * exponent_scale());
     }
   }
-  // The same from P, which spares the comparisons before the exponentials.
+  // Finds them from P, which needs no comparisons before the exponentials.
   __device__ __forceinline__ void note_largest_of(const BlockSums& found) {
     note_largest(__log2f(found.largest[0]) + reference[0],
                  __log2f(found.largest[1]) + reference[1]);
   }
-  // Scores of a block from its products: the cap, and what the band and the length remove.
+  // Turns a block's products into scores: applies the cap, and masks the band and the length.
   __device__ __forceinline__ void mask_block(int block) {
     if constexpr (S::kOptions) {
       if (caps()) cap_scores<S>(s, softcap_of(params.softcap, scale * kLn2));
@@ -187,7 +187,7 @@ struct Consumer {
     mask_scores<S>(s, task().limits, task().first_query + row(), block * S::kBlockKeys, lane());
   }
 
-  // No key has been seen.
+  // Resets the state: no key has been seen.
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
@@ -206,28 +206,28 @@ struct Consumer {
     for (int n = 0; n <= S::kOutProducts; ++n) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;
   }
 
-  // Waits for the task at hand; false when there is none.
+  // Waits for the next task; returns false if there is none.
   __device__ __forceinline__ bool open_task() {
     wait_for_q();
     const Task& t = task();
     const TileRange& seen = t.seen[group];
-    ptx::may_be_unwritten(seen);  // after the last task
+    ptx::may_be_unwritten(seen);  // unwritten after the last task
     range = {uniform(seen.begin), uniform(seen.full_begin), uniform(seen.full_end),
              uniform(seen.end)};
     return uniform(t.rows_q) != Task::kNoMore;
   }
 
-  // The address of product 0 of this thread's fp32 sums; the next is kSumStep further on.
+  // The address of this thread's fp32 sums of product 0; products are kSumStep apart.
   static constexpr uint32_t kSumStep = kWarpgroupThreads * sizeof(float4);
   __device__ __forceinline__ uint32_t sums() const {
     return shared + S::kO + static_cast<uint32_t>(group) * (S::kOutProducts * kSumStep) +
            thread_anew() % kWarpgroupThreads * static_cast<uint32_t>(sizeof(float4));
   }
-  // What the sums of earlier groups, and those of this one, are multiplied by when they meet.
+  // The factors by which the sums of earlier groups, and of this one, are multiplied when added.
   struct Meeting {
     float before[2], now[2];
   };
-  // Adds this group's sums, relative to `its_reference`, to the others.
+  // Adds this group's sums, relative to `its_reference`, to those of earlier groups.
   __device__ __forceinline__ Meeting meet(const float (&its_reference)[2]) {
     Meeting factor;
 #pragma unroll
@@ -243,7 +243,7 @@ struct Consumer {
     }
     return factor;
   }
-  // The group is complete: its part goes to the sums.
+  // Ends a group: adds its outputs to the sums in shared memory.
   __device__ __forceinline__ void flush(const float (&its_reference)[2]) {
     const Meeting factor = meet(its_reference);
     const uint32_t at = sums();
@@ -260,7 +260,7 @@ struct Consumer {
     has_flushed = true;
     held = 0;
   }
-  // All groups together, in o, relative to flushed_reference.
+  // Adds up all groups in o, relative to flushed_reference.
   __device__ __forceinline__ void end_sums() {
     const Meeting factor = meet(reference);
     if (held > 0) {
@@ -279,7 +279,7 @@ struct Consumer {
       o[n][3] = fmaf(x.w, factor.before[1], o[n][3]);
     }
   }
-  // What the group has so far.
+  // Rescales the group's sums.
   __device__ __forceinline__ void rescale(const float (&factor)[2]) {
     sum[0] *= factor[0];
     sum[1] *= factor[1];
@@ -291,7 +291,7 @@ struct Consumer {
     ptx::warpgroup_fence();
     start_qk<S>(s, q_descriptor(), k_descriptor());
   }
-  // Starts O += P V, a group of its own.
+  // Starts O += P V, as its own wgmma group.
   __device__ __forceinline__ void start_outputs(ptx::Accumulate first) {
     ptx::warpgroup_fence();
     start_pv<S>(o, p, v_descriptor(), first);
@@ -301,7 +301,7 @@ struct Consumer {
     return held == 0 ? ptx::Accumulate::overwrite : ptx::Accumulate::add;
   }
 
-  // A block by itself: S, and an ordinary step of the online softmax.
+  // Completes S of a block, and does an ordinary step of the online softmax.
   __device__ __forceinline__ void finish_scores(int block, float top, float (&factor)[2],
                                                 float (&total)[2]) {
     wait_for_k();
@@ -314,8 +314,8 @@ struct Consumer {
     online_softmax<S>(s, top, reference, factor, total, exponent_scale());
   }
 
-  // A later block; P is that of the block before. Sums of P before rounding, and the largest scores, are
-  // made where they are wanted only.
+  // Processes a later block; P is the previous block's. Sums of P before
+  // rounding, and the largest scores, are computed only if requested.
   template <bool kSums, bool kLargest>
   __device__ __forceinline__ void next_block(int block) {
     wait_for_k();
@@ -329,7 +329,7 @@ struct Consumer {
     const float before[2] = {reference[0], reference[1]};
     const bool begins_group = held + 1 == S::kConfig.flush_blocks;
     if (begins_group) set_references<S>(s, reference, exponent_scale());
-    // Either, in places of its own: so measured instances without spared sums keep their machine code.
+    // Two sets of variables, so that measured instances without spared sums keep their machine code.
     [[maybe_unused]] BlockSums found;
     [[maybe_unused]] float totals[2], most_of_sums;
     float(&total)[2] = S::kConfig.spares_sums ? found.total : totals;
@@ -339,9 +339,9 @@ struct Consumer {
     } else {
       exponentiate<S>(s, reference, exponent_scale(), total, most);
     }
-    // A wait for products is one instruction for all four warps, never one branch's. The vote
-    // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
-    // Of sums a NaN is none, of P it is the largest.
+    // All four warps wait for products at the same instruction, never in a branch. The vote before
+    // it keeps ptxas from moving the exponentials below the wait, where nothing overlaps them.
+    // fmaxf ignores NaN in the sums; as an integer, NaN is the largest P.
     const bool large = S::kConfig.spares_sums ? !(most < kLargestP) : most >= kLargestP;
     const bool again = __any_sync(0xffffffffU, large) != 0;
     ptx::hold_back(again);
@@ -376,7 +376,7 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(o);
   }
-  // P as e4m3 rounds it. Without kSums those of P as it was rounded stand for those before.
+  // P as e4m3 rounds it. Without kSums, sums of the rounded P replace those of P before rounding.
   template <bool kSums, bool kLargest>
   __device__ __forceinline__ void attend() {
     clear();
@@ -391,14 +391,14 @@ struct Consumer {
     ++held;
     release_v();
     end_sums();
-    if constexpr (!kSums) {  // a quarter each lane
+    if constexpr (!kSums) {  // a quarter per lane
       flushed_sum[0] = 0.25F * flushed_rounded[0];
       flushed_sum[1] = 0.25F * flushed_rounded[1];
     }
   }
 
-  // P as the sum of two e4m3 numbers: what rounding took from the first is the second. One block
-  // after another, with nothing beside the products.
+  // P as the sum of two e4m3 numbers: the second is the rounding error of the
+  // first. Blocks are processed one by one, with nothing overlapping the products.
   __device__ __forceinline__ void attend_in_two_terms() {
     clear();
 #pragma unroll 1

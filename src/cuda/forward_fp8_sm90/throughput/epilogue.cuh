@@ -1,4 +1,4 @@
-// From a consumer's accumulators to O and LSE.
+// Turns a consumer's accumulators into O and LSE.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// What one of a lane's two rows needs: O *= factor.
+// The end of one of a lane's two rows: O *= factor.
 struct RowEnd {
   float factor, lse;
 };
 
-// `sum` of P over the whole row, and `rounded` as the products have it; `unit`: the scale of V. O is relative to the
-// second, so that an error that all probabilities have divides out; the LSE is of the first. Where
-// the sink is all that counts, the LSE is the sink: in units of log2 the largest are past fp32.
+// `sum`: of P over the whole row; `rounded`: the products' sum of the rounded P; `unit`: the scale of V. O is
+// relative to the second, so that an error common to all probabilities cancels; the LSE uses the first. If
+// the sink outweighs everything else, the LSE is the sink: in units of log2, the largest sinks overflow fp32.
 __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float reference, float sink,
                                           float unit, bool in_use) {
   RowEnd end{0, sink};
-  if (!in_use || sum == 0) return end;  // empty, which a NaN sum is not
+  if (!in_use || sum == 0) return end;  // empty; a NaN sum is not
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
@@ -34,7 +34,7 @@ __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float refere
   return end;
 }
 
-// The two rows of each lane: their sums completed, LSE written.
+// Completes the sums of each lane's two rows and writes their LSE.
 template <class S>
 __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, const Task& task,
                                          RowEnd (&ends)[2]) {
@@ -51,9 +51,9 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, 
   }
 }
 
-// Two columns of a row. A quad has 16 neighbouring columns of 16 bits in two products, each lane two
-// and two of them: lanes 2 i and 2 i + 1 exchange, so that each stores four at once, and the quad
-// whole sectors of 32 bytes.
+// Stores two columns of a row. A quad has 16 neighbouring columns of 16 bits in
+// two products, each lane 2 + 2 of them: lanes 2 i and 2 i + 1 exchange values, so
+// that each lane stores four neighbours, and the quad whole sectors of 32 bytes.
 //
 //   lane      0         1         2         3
 //   has       0,1 8,9   2,3 a,b   4,5 c,d   6,7 e,f
@@ -65,8 +65,8 @@ __device__ __forceinline__ void store_pair(uint16_t* row, uint32_t first, uint32
   *reinterpret_cast<uint2*>(row + column) = odd ? make_uint2(got, second) : make_uint2(first, got);
 }
 
-// Normalises and stores O of this warp's rows. False when that is not right: when an output is not
-// finite though its row's sum is no NaN, or a row's reference is too large.
+// Normalises and stores O of this warp's rows. Returns false if the result is wrong: an
+// output is not finite although its row's sum is not NaN, or a row's reference is too large.
 template <class S>
 __device__ __forceinline__ bool store_rows(const Params& p, const Task& task, Consumer<S>& c,
                                            const RowEnd (&ends)[2]) {

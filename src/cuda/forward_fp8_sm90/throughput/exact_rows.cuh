@@ -1,9 +1,9 @@
-// O and LSE of rows, key by key from global memory, each by a warp: what runs when an output is not
-// finite though its row's sum is, when a row's reference or the tile's scale is none that the
-// products' way takes, and for tensors at any address.
+// Computes O and LSE of rows key by key from global memory, one warp per row: if
+// an output is not finite although its row's sum is, if the products cannot handle
+// a row's reference or the tile's scale, and for tensors at unaligned addresses.
 //
-// The largest score is subtracted before anything is scaled: that is exact for all scores that
-// count. Only keys that a row sees are read at all, and a value that is NaN is added as it is.
+// The largest score is subtracted before scaling, which is exact for all scores that
+// count. A row reads only the keys that it sees, and a NaN value is added unscaled.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-// From products of stored elements to scores, in units of log2 when `unit` is log2(e).
+// Factor from products of stored elements to scores, in units of log2 if `unit` is log2(e).
 __device__ __forceinline__ float score_scale(const Params& p, const Task& task, float unit) {
   return p.softmax_scale * unit * p.q_scale.at(task.batch, task.head) *
          p.k_scale.at(task.batch, task.kv_head);
@@ -48,7 +48,7 @@ __device__ __forceinline__ float value_scale(const Params& p, const Task& task) 
   return p.v_scale.at(task.batch, task.kv_head);
 }
 
-// The head's sink, or kNoKey.
+// Returns the head's sink, or kNoKey.
 __device__ __forceinline__ float sink_of(const Params& p, int head) {
   return p.sinks == nullptr ? attention::kNoKey : p.sinks[head * p.sinks_step];
 }
@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_output(const Params& p, int64_t place, flo
   }
 }
 
-// Element 0 of V's row `key`; kVColumns: V is stored transposed, and that row is a column.
+// Returns element 0 of V's row `key`; kVColumns: V is stored transposed, and that row is a column.
 template <bool kVColumns>
 __device__ __forceinline__ const uint8_t* value_pointer(const Params& p, const Task& task,
                                                         int key) {
@@ -88,13 +88,13 @@ __device__ __forceinline__ uint8_t value_at(const Params& p, const uint8_t* v, i
   return v[d];
 }
 
-// Rows first_row .. + 15 of the tile. Inline, and with loops whose bounds are known to be uniform:
+// Computes rows first_row .. + 15 of the tile. Inlined, and with loop bounds known to be uniform:
 // a call, or a loop that lanes may leave one by one, would cost a main loop its uniform registers.
 template <int kHeadDim, bool kVColumns = false>
 __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task& task,
                                                      int first_row, int lane) {
   __syncwarp();                            // other lanes have stored what they had
-  constexpr int kColumns = kHeadDim / 32;  // of a lane, 32 apart
+  constexpr int kColumns = kHeadDim / 32;  // per lane, 32 apart
   const float to_natural = score_scale(p, task, 1);
   const float unit = value_scale(p, task);
 #pragma unroll 1

@@ -17,7 +17,7 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// What the products cannot do, with options: this warp's rows one by one.
+// With options: recomputes this warp's rows one by one if the products cannot.
 template <class S>
 __device__ __forceinline__ void recompute_option_rows(const typename S::Params& p,
                                                       const Consumer<S>& c) {
@@ -42,8 +42,8 @@ __device__ __forceinline__ void end_tile(const typename S::Params& p, Consumer<S
   }
 }
 
-// A consumer's share of one tile. Each way is a path of its own to the end: where accumulators of
-// different products meet, ptxas is short of registers.
+// A consumer's part of one tile. Each case has a separate path to the end:
+// if accumulators of different products meet, ptxas runs short of registers.
 template <class S>
 __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consumer<S>& c) {
   const typename S::Task& task = c.task();
@@ -52,7 +52,7 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
   if (c.range.empty()) {
     c.pass_blocks(end - begin);
     c.clear();
-    c.flushed_reference[0] = c.flushed_reference[1] = 0;  // nothing is to be computed again
+    c.flushed_reference[0] = c.flushed_reference[1] = 0;  // nothing is to be recomputed
     end_tile<S>(p, c);
     return;
   }
@@ -69,7 +69,7 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
     return;
   }
   c.pass_blocks(end - c.range.end);
-  // Sums of P before rounding are of the LSE, and stand beside a sink.
+  // The LSE, and a sink, need the sums of P before rounding.
   if (uniform(p.precise || task.has_few_keys(S::kBlockKeys)) != 0) {
     c.attend_in_two_terms();
     c.pass_blocks(c.range.begin - begin);
@@ -117,7 +117,7 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   ptx::mbarrier_init_fence();
 }
 
-// The rows behind those of V^T. All their elements are alike, so the swizzle does not matter.
+// Sets the rows that follow V^T. All their elements are equal, so the swizzle does not matter.
 template <class S>
 __device__ __forceinline__ void make_ones(typename S::Shared& smem) {
   constexpr uint32_t kFourOnes = S::kE5M2 ? 0x3C3C3C3CU : 0x38383838U;
@@ -134,7 +134,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Pa
   if (threadIdx.x == 0) make_barriers<S>(smem);
   make_ones<S>(smem);
   __syncthreads();
-  if (ptx::thread_index() < kWarpgroupThreads) {  // not held: consumers need their registers
+  if (ptx::thread_index() < kWarpgroupThreads) {  // not kept: consumers need the registers
     ptx::release_registers<S::kConfig.producer_registers()>();
     if (ptx::thread_index() == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
   } else {
@@ -143,21 +143,21 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Pa
   }
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex>>(maps, p);
 }
 
-// V stored transposed by the caller.
+// The kernel for a V that the caller stores transposed.
 template <int kConfigIndex>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     columns_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, false, false, true>>(maps, p);
 }
 
-// With options.
+// The kernel with options.
 template <int kConfigIndex, bool kE5M2>
 __global__ void __launch_bounds__(kOptionConfigs[kConfigIndex].threads(), 1)
     option_kernel(const __grid_constant__ Maps maps, const __grid_constant__ OptionParams p) {

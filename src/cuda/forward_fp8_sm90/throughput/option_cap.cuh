@@ -1,4 +1,4 @@
-// A softcap whose scale the device alone knows, as the scales of Q and K are in its memory.
+// A softcap whose scale is known only on the device, as the scales of Q and K are in its memory.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@ __device__ __forceinline__ float clamped_to_finite(float x) {
   return fminf(fmaxf(x, -kLargest), kLargest);
 }
 
-// `scale`: from products to scores, a finite number.
+// `scale`: the factor from products to scores, a finite number.
 __device__ __forceinline__ attention::SoftcapParams softcap_of(float cap, float scale) {
   return {clamped_to_finite(__fdividef(scale, cap)), clamped_to_finite(scale * attention::kLog2E),
           clamped_to_finite(cap * attention::kLog2E)};

@@ -1,4 +1,4 @@
-// From a consumer's accumulators to O of any type, and to the largest values.
+// Turns a consumer's accumulators into O of any type, and finds the largest values.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// What one of a lane's two rows needs; `largest`: the row's largest probability.
+// The end of one of a lane's two rows; `largest`: the row's largest probability.
 struct OptionRowEnd : RowEnd {
   float largest;
 };
 
-// What share of the denominator a P of 1 is, as end_row has it.
+// Returns the share that a P of 1 has of the denominator, as in end_row.
 __device__ __forceinline__ float share_of_one(float sum, float reference, float sink) {
   if (sum == 0) return 0;
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
@@ -25,7 +25,7 @@ __device__ __forceinline__ float share_of_one(float sum, float reference, float 
   return __fdividef(factor, all);
 }
 
-// The two rows of each lane: their sums completed, LSE written, once for all parts of V.
+// Completes the sums of each lane's two rows and writes their LSE, once for all parts of V.
 template <class S>
 __device__ __forceinline__ void end_option_rows(const OptionParams& p, const Consumer<S>& c,
                                                 const OptionTask& task, OptionRowEnd (&ends)[2]) {
@@ -50,8 +50,8 @@ __device__ __forceinline__ void end_option_rows(const OptionParams& p, const Con
   }
 }
 
-// Two columns of a row in each of four products, 32 columns of 8 bits, in the low and high halves of
-// two words. A quad exchanges them, so that each lane stores the 8 columns of one product.
+// Exchanges two columns of a row in each of four products, 32 columns of 8 bits, in the low and
+// high halves of two words, within a quad, so that each lane stores the 8 columns of one product.
 //
 //   lane      0            1            2            3
 //   has       two columns of each product: 0,1 | 2,3 in a word
@@ -68,7 +68,7 @@ __device__ __forceinline__ uint2 exchange(uint32_t first, uint32_t second, int l
   return {__byte_perm(left, right, 0x5410), __byte_perm(left, right, 0x7632)};
 }
 
-// Where a row of the tile goes, and how much of it there is.
+// The position of a tile's row in O, and the number of its columns.
 struct RowPlace {
   int64_t place;
   bool exists;
@@ -80,7 +80,7 @@ __device__ __forceinline__ RowPlace row_place(const OptionParams& p, const Optio
   return {output_place(p, task, row), row < task.rows_q - task.first_query};
 }
 
-// The rows of O, normalised, in each type. `columns`: V's in this part.
+// Stores the normalised rows of O, in each type. `columns`: V's in this part.
 template <class S, OutputType kType>
 __device__ __forceinline__ void store_fp8_rows(const OptionParams& p, const OptionTask& task,
                                                const Consumer<S>& c, const attention::Scale& scale,
@@ -142,13 +142,13 @@ __device__ __forceinline__ void store_16_bit_rows(const OptionParams& p, const O
   }
 }
 
-// Where quotient() divides as fp32 does, for outputs that are not too large.
+// Returns whether quotient() rounds like an fp32 division, if outputs are not too large.
 __device__ __forceinline__ bool divides_well(const attention::Scale& by, float largest) {
   return by.scale >= attention::kSmallestScale && by.scale <= attention::kLargestScale &&
          largest < 0x1p40F;
 }
 
-// What the rows of a lane come to.
+// The result for a lane's rows.
 struct RowsFound {
   bool right = true;  // as in store_rows
   uint32_t largest_o = 0, largest_s = 0;
@@ -185,12 +185,12 @@ __device__ __forceinline__ RowsFound normalise_rows(const OptionParams& p, const
   return found;
 }
 
-// Normalises and stores O of this warp's rows, and raises the largest values. False when that is not
-// right, as in store_rows; then none is raised.
+// Normalises and stores O of this warp's rows, and raises the largest values. Returns
+// false if the result is wrong, as in store_rows; then no largest value is raised.
 template <class S>
 __device__ __forceinline__ bool store_option_rows(const OptionParams& p, const OptionTask& task,
                                                   Consumer<S>& c, const OptionRowEnd (&ends)[2]) {
-  // A division as fp32 has it would be a call, at which O leaves its registers.
+  // An fp32 division would be a call, for which O would leave its registers.
   const float o_scale = p.o_scale.at(task.batch, task.head);
   const attention::Scale scale{o_scale, __fdividef(1.0F, o_scale)};
   const RowsFound found = normalise_rows<S>(p, task, c, ends, scale);

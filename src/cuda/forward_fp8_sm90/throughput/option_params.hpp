@@ -14,8 +14,8 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// amax_o or amax_s, as the bits of numbers that are not negative: NaN is larger than all. Null: not
-// wanted.
+// amax_o or amax_s, as the bits of nonnegative numbers:
+// NaN is larger than all others. Null: not requested.
 struct LargestValues {
   uint32_t* data;
   int64_t batch, head;  // strides; 0: one element serves the whole dimension
@@ -25,7 +25,7 @@ struct LargestValues {
 };
 
 struct OptionParams : Params {
-  HeadScale o_scale;  // an fp8 O is divided by it
+  HeadScale o_scale;  // divides an fp8 O
   LargestValues amax_o, amax_s;
   float softcap;  // 0: none
   int parts;      // of V's columns: tiles of the same queries

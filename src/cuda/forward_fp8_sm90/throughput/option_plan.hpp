@@ -1,4 +1,4 @@
-// forward_fp8_sm90 with options as a row of the table of kernels.
+// forward_fp8_sm90 with options as a row of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"

@@ -1,5 +1,5 @@
-// O, LSE and largest values of rows, key by key from global memory, each by a warp: exact_rows.cuh with
-// options.
+// Computes O, LSE and largest values of rows key by key from
+// global memory, one warp per row: exact_rows.cuh with options.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ __device__ __forceinline__ const uint8_t* packed_row_pointer(const OptionParams&
          row * m.row;
 }
 
-// Two outputs as fp8, the first in bits 0..7.
+// Packs two outputs as fp8, the first in bits 0..7.
 __device__ __forceinline__ uint32_t pack_fp8x2(OutputType type, float first, float second) {
   return type == OutputType::e5m2 ? ptx::pack_e5m2x2(first, second)
                                   : ptx::pack_e4m3x4(first, second, 0, 0) & 0xffffU;
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool is_fp8(OutputType type) {
   return type == OutputType::e4m3 || type == OutputType::e5m2;
 }
 
-// The magnitude's bits: their order is that of the numbers, and NaN, which is one here, is largest.
+// Returns the magnitude's bits, which compare like the numbers, with NaN, in one form, as the largest.
 __device__ __forceinline__ uint32_t magnitude_bits(float x) {
   const uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFU;
   return bits > 0x7F800000U ? 0x7FFFFFFFU : bits;
@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t warp_max_bits(uint32_t x) {
   for (int d = 16; d > 0; d /= 2) x = max(x, __shfl_xor_sync(0xffffffffU, x, d));
   return x;
 }
-// By all lanes, each with the largest of its own.
+// Called by all lanes, each with its own largest value.
 __device__ __forceinline__ void raise(const LargestValues& values, const OptionTask& task,
                                       uint32_t bits, int lane) {
   if (values.data == nullptr) return;
@@ -64,12 +64,12 @@ __device__ __forceinline__ void raise(const LargestValues& values, const OptionT
   if (lane == 0 && bits != 0) atomicMax(values.at(task.batch, task.head), bits);
 }
 
-// Rows first_row .. + 15 of the tile, and the tile's part of V's columns.
+// Computes rows first_row .. + 15 of the tile, and the tile's part of V's columns.
 template <bool kE5M2, int kWidth>
 __device__ __forceinline__ void compute_option_rows(const OptionParams& p, const OptionTask& task,
                                                     int first_row, int lane) {
   __syncwarp();                          // other lanes have stored what they had
-  constexpr int kColumns = kWidth / 32;  // of a lane, 32 apart
+  constexpr int kColumns = kWidth / 32;  // per lane, 32 apart
   const float to_natural = score_scale(p, task, 1), unit = value_scale(p, task);
   const bool caps = p.softcap > 0 && isfinite(to_natural);
   const attention::SoftcapParams cap = softcap_of(caps ? p.softcap : 1.0F, to_natural);

@@ -1,4 +1,4 @@
-// What a block of an instance with options knows of a tile of queries.
+// A block's description of a query tile, for instances with options.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 struct OptionTask : Task {
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors
-  int v_block;        // V^T's first block of keys, in those of the head
-  int column;         // V's first
+  int v_block;        // V^T's first block of keys, among those of the head
+  int column;         // the first column of V
 
   constexpr bool exists() const { return first_query < rows_q; }  // a packed slot may be empty
 };
 
-// Where a packed entry's rows begin, whatever is in memory.
+// Returns where a packed sequence's rows begin, for any contents of memory.
 constexpr int packed_row(const attention::EntryVector& cu_seqlens, int entry, int total) {
   return attention::clamped(cu_seqlens.at(entry), 0, total);
 }
 
-// Everything but the ranges of blocks, of tile `index` of block_q queries and `columns` of V.
+// Fills in everything except the ranges of blocks, for tile `index` of block_q queries and `columns` of V.
 constexpr OptionTask find_option_tile(const OptionParams& p, uint32_t index, int block_q,
                                       int columns) {
   const auto parts = static_cast<uint32_t>(p.parts);
@@ -47,7 +47,7 @@ constexpr OptionTask find_option_tile(const OptionParams& p, uint32_t index, int
   task.kv_row = entry.kv_row;
   task.limits = attention::band_limits(p.left, p.right, entry.offset, entry.len_kv);
   task.v_block = static_cast<int>(attention::first_slot(entry.kv_row, task.batch, kBlockKv));
-  // Past the entry's rows there is no tile, however large its number.
+  // There is no tile past the sequence's rows, for any tile number.
   const int64_t first = tile.tile * block_q;
   task.first_query = first >= 0 && first < task.rows_q ? static_cast<int>(first) : task.rows_q;
   return task;

@@ -22,7 +22,7 @@ struct Maps {
 
 enum class OutputType : int32_t { f32, f16, bf16, e4m3, e5m2 };  // fp8: with options
 
-// A scale for each batch entry and head; null: 1.
+// A scale per batch entry and head; null: 1.
 struct HeadScale {
   const float* data;
   int64_t batch, head;
@@ -34,19 +34,19 @@ struct HeadScale {
 
 struct Params : attention::ForwardParams {
   attention::TileOrder order;
-  uint32_t heads, heads_per_kv_head;  // of queries
-  attention::BandLimits limits;       // of every entry, unless `varies`
-  bool varies;                        // entries differ in their lengths or diagonals
-  bool precise;                       // P in two terms, whatever the number of keys
+  uint32_t heads, heads_per_kv_head;  // query heads
+  attention::BandLimits limits;       // of every sequence, unless `varies`
+  bool varies;                        // sequences differ in their lengths or diagonals
+  bool precise;                       // P in two terms, for any number of keys
   OutputType output;
-  int64_t left, right;  // the band: unlimited sides are negative, others at most 2^32
+  int64_t left, right;  // the band: negative sides are unlimited, others at most 2^32
   float softmax_scale;
   HeadScale q_scale, k_scale, v_scale;
-  const float* sinks;  // one per head; null when there are none
+  const float* sinks;  // one per head; null: no sinks
   int64_t sinks_step;
 
-  // V^T in the workspace: [batch, heads_kv, head_dim, vt_keys], a whole number of blocks of keys. Of
-  // none where the caller's V is stored transposed: then `v` has rows of dimensions.
+  // V^T in the workspace: [batch, heads_kv, head_dim, vt_keys], a whole number of KV
+  // blocks. Unused if the caller's V is stored transposed: then `v` has dimensions as rows.
   uint8_t* vt;
   int vt_keys;
 };

@@ -1,4 +1,4 @@
-// From a problem to what every launch of this folder is told.
+// Sets the parameters common to all launches of this folder from a problem.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 enum class Terms { as_needed, two };
 
-// Everything but the pointers.
+// Sets everything except the pointers.
 void set_params(Params& params, const ForwardProblem& p, int block_q, Terms terms);
 
-// The pointers of a run.
+// Sets the pointers of a run.
 void bind_params(Params& params, const ForwardProblem& p, const Arguments& args,
                  std::span<std::byte> workspace);
 

@@ -1,9 +1,9 @@
-// The producer: one thread, which finds tiles and copies what the consumers need, ahead of them.
+// The producer: one thread, which finds tiles and copies ahead what the consumers need.
 //
 //   a tile   Q K[last] K[last-1] V[last] K[last-2] V[last-1] ... V[first]
 //
-// Each copy waits until its slot is free. V^T is there when the kernel that makes it has ended; all
-// other inputs were complete before that began.
+// Each copy waits until its slot is free. V^T is complete when the kernel that
+// makes it has ended; all other inputs were complete before that kernel began.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ struct Producer {
   Ring<S::kVStages> v_at{};
   bool has_values = false;  // V^T is complete
 
-  // A fresh barrier lets the phase before its first pass.
+  // A wait for the phase before a barrier's first does not block.
   __device__ __forceinline__ static void wait_empty(const uint64_t& barrier, uint32_t parity) {
     ptx::mbarrier_wait(ptx::shared_address(&barrier), parity ^ 1);
   }
 
-  // A box of Q or K from row `row` of the entry on, by panels.
+  // Copies a box of Q or K from row `row` of the sequence on, panel by panel.
   template <class Tile>
   __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap& map, uint32_t full,
                                             int row, int head, const typename S::Task& task) const {
@@ -48,7 +48,7 @@ struct Producer {
       }
     }
   }
-  // The task, and Q, or word that there is none.
+  // Passes on the task and copies Q, or signals that there are no more tasks.
   __device__ __forceinline__ void give_task(const typename S::Task& task) {
     wait_empty(smem.q_empty[q_at.slot], q_at.parity);
     smem.task[q_at.slot] = task;
@@ -117,7 +117,7 @@ struct Producer {
       }
       if (task.begin < task.end) load_v(task, task.begin);
     }
-    if (!has_values) ptx::wait_for_earlier_grids();  // some thread of every block does
+    if (!has_values) ptx::wait_for_earlier_grids();  // required of one thread per block
     typename S::Task none{};
     none.rows_q = Task::kNoMore;
     give_task(none);

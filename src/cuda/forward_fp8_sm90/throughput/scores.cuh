@@ -1,6 +1,6 @@
-// One warpgroup's tile of scores: the products that make it, and what it becomes. A thread holds
-// rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of its warp's 16, columns 8 n + 2 (l % 4) and + 1 of
-// product n (tile/fragment.hpp).
+// One warpgroup's tile of scores: the products that compute it, and P. A
+// thread holds rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of its warp's
+// 16, columns 8 n + 2 (l % 4) and + 1 of product n (tile/fragment.hpp).
 #pragma once
 
 #include <cstdint>
@@ -28,26 +28,26 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 template <class S>
 using Scores = float[S::kKeyProducts][4];
 
-// P as the left operand of products of 32 keys each, in the order of tile::fp8_p_source: V^T's keys
-// are stored in that of tile::fp8_key_of_slot.
+// P as the left operand of products of 32 keys each, in the order of
+// tile::fp8_p_source: V^T's keys are stored in the order of tile::fp8_key_of_slot.
 template <class S>
 using Probabilities = uint32_t[S::kKeySteps][4];
 
-// O, and the sums of P in the last product, whose columns are all alike.
+// O and, in the last product, the sums of P, whose columns are all equal.
 template <class S>
 using Outputs = float[S::kOutProducts + 1][4];
 
-// The largest score of a row, when its reference is set, becomes P = 2^kTop: exact in e4m3, which
-// ends at 448 and has fewer bits below 2^-6. Room above it is for later blocks with larger scores,
-// room below it for small probabilities. More room above is needed where the first block has a mask:
-// its rows may see few keys. In two terms each block sets references: no room above is needed.
+// When a row's reference is set, its largest score becomes P = 2^kTop: exact in e4m3, which ends
+// at 448 and has fewer bits below 2^-6. The room above it is for later blocks with larger scores,
+// the room below for small probabilities. More room above is needed if the first block is masked:
+// its rows may see few keys. With two terms, each block sets references: no room above is needed.
 inline constexpr float kTop = 5, kTopOfFew = 2, kTopOfTwoTerms = 8, kLargestP = 448;
 
-// A row that has seen no key. Rows that end there, or past its opposite, are computed again
-// (exact_rows.cuh).
+// The reference of a row that has seen no key. Rows that end with
+// it, or above -kNoReference, are recomputed (exact_rows.cuh).
 inline constexpr float kNoReference = -attention::kLargestReference;
 
-// A descriptor's lower half is where it starts; the upper half is a constant.
+// A descriptor's lower half is its start; the upper half is constant.
 __device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
   return static_cast<uint32_t>(descriptor);
 }
@@ -57,7 +57,7 @@ __device__ __forceinline__ uint64_t descriptor_at(uint32_t lower, uint32_t bytes
   return ptx::join_words(lower + (bytes >> 4), kUpper);
 }
 
-// Starts S = Q K^T, a group of its own. `q` and `k`: the lower halves of their descriptors.
+// Starts S = Q K^T, as its own wgmma group. `q` and `k`: lower halves of the descriptors.
 template <class S>
 __device__ __forceinline__ void start_qk(Scores<S>& s, uint32_t q, uint32_t k) {
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ __forceinline__ void start_qk(Scores<S>& s, uint32_t q, uint32_t k) {
   ptx::warpgroup_commit();
 }
 
-// Starts O += P V, or O = P V, a group of its own.
+// Starts O += P V, or O = P V, as its own wgmma group.
 template <class S>
 __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& p, uint32_t v,
                                          ptx::Accumulate first) {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& 
   ptx::warpgroup_commit();
 }
 
-// A warp's 16 rows of S once more, by mma.sync, while Q and K are still in shared memory.
+// Recomputes a warp's 16 rows of S by mma.sync, while Q and K are still in shared memory.
 template <class S>
 __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint32_t k, int warp,
                                                  int lane) {
@@ -125,8 +125,8 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
   }
 }
 
-// Scores from products, under a cap: in units of log2. Far below the cap a polynomial does; what is
-// nearer costs two special functions an element, and gives the same numbers.
+// Turns products into capped scores, in units of log2. Far below the cap, a polynomial
+// suffices; closer scores cost two special functions per element, and give the same numbers.
 template <class S>
 __device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::SoftcapParams& cap) {
   float largest = 0;
@@ -153,8 +153,8 @@ __device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::Softca
   }
 }
 
-// Removes what the band and the length remove from a block whose first key is `key`, by selection.
-// `query` is the lane's row of slot 0.
+// Masks the scores outside the band and the length in a block whose
+// first key is `key`, by selection. `query`: the lane's row of slot 0.
 template <class S>
 __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limits, int query,
                                             int key, int lane) {
@@ -169,12 +169,12 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limi
   }
 }
 
-// P = 2^(S * scale - reference), in place. `total` is this lane's sum in each slot; `most` the
-// largest of the sums of eight that it is made of, which is at least as large as any of them.
+// P = 2^(S * scale - reference), in place. `total`: this lane's sum per slot; `most`:
+// the largest of the partial sums of eight, which is at least as large as every P.
 template <class S>
 __device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&reference)[2], float scale,
                                              float (&total)[2], float& most) {
-  constexpr int kSums = 4;  // of a slot
+  constexpr int kSums = 4;  // per slot
   float sums[2][kSums] = {};
 #pragma unroll
   for (int n = 0; n < S::kKeyProducts + 2; n += 2) {
@@ -198,19 +198,19 @@ __device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&referen
   }
 }
 
-// What a lane knows of a block's P, which are not negative.
+// A lane's results for a block's P, which is nonnegative.
 struct BlockSums {
-  float total[2];    // the sum in each slot
-  float largest[2];  // the largest in each slot; a NaN is larger than all
-  float most;        // of all: at least as large as any of them
+  float total[2];    // the sum per slot
+  float largest[2];  // the largest per slot; a NaN is larger than all others
+  float most;        // a bound on all: at least as large as any of them
 };
 
-// The same where sums may be spared (Config). With kSums their sums, and with kLargest the largest: bits of
-// numbers that are not negative are in their order, and the largest of three takes one instruction.
+// exponentiate() with sums only on request (Config): kSums computes the sums, kLargest the largest P.
+// Bits of nonnegative numbers compare like the numbers, and one instruction finds the largest of three.
 template <class S, bool kSums, bool kLargest>
 __device__ __forceinline__ void exponentiate_sparing(Scores<S>& s, const float (&reference)[2],
                                                      float scale, BlockSums& found) {
-  constexpr int kParts = 4;  // of a slot
+  constexpr int kParts = 4;  // per slot
   float sums[2][kParts];
   int largest[2] = {0, 0};
 #pragma unroll
@@ -253,8 +253,8 @@ __device__ __forceinline__ void exponentiate_sparing(Scores<S>& s, const float (
   }
 }
 
-// A step of the online softmax: raises the references to the rows' maxima, exponentiates, and gives
-// the factors for what was accumulated before, and this lane's sums.
+// A step of the online softmax: raises the references to the rows' maxima, exponentiates,
+// and returns the factors for the accumulated results, and this lane's sums.
 template <class S>
 __device__ __forceinline__ void online_softmax(Scores<S>& s, float top, float (&reference)[2],
                                                float (&rescale)[2], float (&total)[2],
@@ -277,7 +277,7 @@ __device__ __forceinline__ void online_softmax(Scores<S>& s, float top, float (&
   }
 }
 
-// References of a group of blocks, by the scores of its first.
+// Sets the references of a group of blocks from the scores of its first block.
 template <class S>
 __device__ __forceinline__ void set_references(const Scores<S>& s, float (&reference)[2],
                                                float scale) {
@@ -288,7 +288,7 @@ __device__ __forceinline__ void set_references(const Scores<S>& s, float (&refer
   }
 }
 
-// Register r of step i of P.
+// Returns register r of step i of P.
 template <class S>
 __device__ __forceinline__ uint32_t packed(const Scores<S>& s, int i, int r) {
   const int n = 4 * i + 2 * (r / 2), slot = r % 2;
@@ -302,7 +302,7 @@ __device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
   for (int i = 0; i < 4 * S::kKeySteps; ++i) p[i / 4][i % 4] = packed<S>(s, i / 4, i % 4);
 }
 
-// What rounding took from the elements of a register.
+// Returns the rounding errors of a register's elements.
 template <class S>
 __device__ __forceinline__ uint32_t rest_of(const Scores<S>& s, uint32_t rounded, int i, int r) {
   const int n = 4 * i + 2 * (r / 2), slot = r % 2;

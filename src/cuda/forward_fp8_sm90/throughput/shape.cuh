@@ -1,4 +1,4 @@
-// The compile-time geometry of one instance, and what its block shares.
+// The compile-time geometry of one instance, and its block's shared memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,8 +23,8 @@ using tile::Ring;
 
 template <int kConfigIndex, bool kOptions_ = false, bool kE5M2_ = false, bool kVColumns_ = false>
 struct Shape {
-  static constexpr bool kOptions = kOptions_;    // OptionParams: what only some problems ask for
-  static constexpr bool kE5M2 = kE5M2_;          // Q, K and V are of that type
+  static constexpr bool kOptions = kOptions_;    // with OptionParams
+  static constexpr bool kE5M2 = kE5M2_;          // Q, K and V are e5m2
   static constexpr bool kVColumns = kVColumns_;  // the caller's V is stored transposed
   static constexpr Config kConfig = [] {
     if constexpr (kOptions_) return kOptionConfigs[kConfigIndex];
@@ -37,9 +37,9 @@ struct Shape {
   static constexpr int kQSlots = kConfig.q_slots;
   static constexpr int kKStages = kConfig.k_stages, kVStages = kConfig.v_stages;
 
-  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim, 1>;  // of one consumer
+  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim, 1>;  // per consumer
   using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 1>;
-  // Transposed, with the rows of ones behind it.
+  // Transposed, followed by the rows of ones.
   using VTile = tile::SmemTile<kConfig.head_dim_v + kConfig.ones_rows(), kBlockKeys, 1>;
   static constexpr int kVCopied = kConfig.head_dim_v * kBlockKeys;  // without the ones
 
@@ -53,12 +53,12 @@ struct Shape {
     unsigned char q[kQSlots][kConsumers][QTile::kBytes];
     unsigned char k[kKStages][KTile::kBytes];
     unsigned char v[kVStages][VTile::kBytes];
-    float4 o[kConsumers][kOutProducts][kWarpgroupThreads];  // of each thread, its own
+    float4 o[kConsumers][kOutProducts][kWarpgroupThreads];  // each thread's own
     uint64_t q_full[kQSlots], q_empty[kQSlots];
     uint64_t k_full[kKStages], k_empty[kKStages], v_full[kVStages], v_empty[kVStages];
   };
   struct LargestScores {
-    float2 scores[kConsumers * kWarpgroupThreads];  // of each thread, its own
+    float2 scores[kConsumers * kWarpgroupThreads];  // each thread's own
   };
   struct NoScores {};
   struct alignas(tile::kTileAlignment) Shared : Tiles {

@@ -1,4 +1,4 @@
-// What a block knows of a tile of queries, worked out by one producer thread for the whole block.
+// A block's description of a query tile, computed by one producer thread for the whole block.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct Task {
   int first_query;  // of the tile
   int len_q;        // queries in use
   int rows_q;       // rows of O and LSE, at least len_q
-  int begin, end;   // blocks of keys that are copied
+  int begin, end;   // KV blocks that are copied
   BandLimits limits;
-  TileRange seen[kMostConsumers];  // blocks that each consumer's rows see
+  TileRange seen[kMostConsumers];  // KV blocks that each consumer's rows see
 
-  static constexpr int kNoMore = -1;  // as rows_q: there are no more tiles
+  static constexpr int kNoMore = -1;  // in rows_q: there are no more tiles
   constexpr bool is_tile() const { return rows_q != kNoMore; }
   constexpr bool has_few_keys(int block_kv) const { return (end - begin) * block_kv <= kFewKeys; }
 };
 
-// Everything but the ranges of blocks, of tile `index` of block_q queries.
+// Fills in everything except the ranges of blocks, for tile `index` of block_q queries.
 constexpr Task find_tile(const Params& p, uint32_t index, int block_q) {
   const attention::TileOrder::Place place = p.order.at(index);
   const uint32_t batch = attention::quotient(place.batch_head, p.heads);
@@ -50,7 +50,7 @@ constexpr Task find_tile(const Params& p, uint32_t index, int block_q) {
   return task;
 }
 
-// The blocks of keys that a tile's queries see.
+// Finds the KV blocks that a tile's queries see.
 constexpr void find_ranges(Task& task, int consumers, int block_kv) {
   const int block_q = kWarpgroupRows * consumers;
   const int first = task.first_query;

@@ -1,4 +1,4 @@
-// A warp's part of the keys: its copies, scores, softmax and outputs.
+// A warp's part of the keys: copies, scores, softmax and outputs.
 //
 //   first half of the keys    | S |   | max | P = 2^S | O += P V |
 //   second half               |   | S | max |         | P = 2^S  | O += P V |
@@ -18,7 +18,7 @@ namespace flashcore::cuda::forward_sm80::latency {
 
 using attention::latency::Task;
 
-inline constexpr int kGroups = 2;  // of copies of K; as many of V
+inline constexpr int kGroups = 2;  // copy groups of K, and of V
 
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
@@ -26,7 +26,7 @@ __device__ __forceinline__ void wait_for_copies() {
   __syncwarp();
 }
 
-// A warp's keys from `key` on, and their values, whose first tile begins at `tile`.
+// Copies a warp's keys from `key` on, and their values; the first of its tiles begins at `tile`.
 template <class S>
 __device__ __forceinline__ void load_whole(const WholeParams& p, uint32_t tile, int batch,
                                            int kv_head, int key, int lane) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void load_whole(const WholeParams& p, uint32_t tile, 
   ptx::cp_async_commit();
 }
 
-// The same of any rows, `from` on, of which `rows` are there.
+// Copies a warp's keys, or their values, from `key` on: some of the tile's rows may not exist.
 template <class S>
 __device__ __forceinline__ void load_matrix(const attention::RowMatrix& m, const Task& task,
                                             unsigned char* tile, int key, int head_dim, bool fills,
@@ -88,13 +88,13 @@ template <class S>
 struct Warp {
   const Params& params;
   const Task& task;
-  unsigned char* own;       // K and V
+  unsigned char* own;       // this warp's K and V
   uint32_t q_tile, k_tile;  // shared addresses
   int lane;
 
   // Scores, then probabilities, of half the keys of a pass.
   static constexpr int kHalfProducts = S::kKeyProducts / 2;
-  static constexpr int kHalfBytes = S::kWarpKeys / 2 * S::KvTile::kPanelRowBytes;  // of a panel
+  static constexpr int kHalfBytes = S::kWarpKeys / 2 * S::KvTile::kPanelRowBytes;  // per panel
   using Half = float[kRowGroups][kHalfProducts][4];
 
   __device__ __forceinline__ void load(int key) const {
@@ -105,7 +105,7 @@ struct Warp {
     }
   }
 
-  // Fragments of Q, of all steps or of one.
+  // Fragments of Q, for all steps or for one.
   using QFragments = uint32_t[S::kQSteps][kRowGroups][4];
   __device__ __forceinline__ void load_q(uint32_t (&a)[kRowGroups][4], int step) const {
     const uint32_t q = q_tile + S::QTile::chunk_offset(lane & 15, lane >> 4);
@@ -116,7 +116,7 @@ struct Warp {
     }
   }
 
-  // Of the keys of one half.
+  // Computes the scores of one half's keys.
   __device__ __forceinline__ void scores(Half& s, QFragments& q, int half) const {
     const uint32_t k = k_tile + half * kHalfBytes +
                        S::KvTile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
@@ -156,8 +156,8 @@ struct Warp {
     }
   }
 
-  // What exponents of both halves are taken against: the largest score so far of each row. What is
-  // there follows.
+  // Raises each row's reference, which the exponents of both halves are
+  // relative to, to the largest score so far. Rescales the accumulated results.
   template <bool kFirst>
   __device__ __forceinline__ void raise(const Half& first, const Half& second,
                                         Partial<S>& w) const {
@@ -188,7 +188,7 @@ struct Warp {
     }
   }
 
-  // s = 2^(s * scale - reference); the sums follow.
+  // Computes s = 2^(s * scale - reference) and adds to the sums.
   __device__ __forceinline__ void exponentials(Half& s, Partial<S>& w) const {
 #pragma unroll
     for (int g = 0; g < kRowGroups; ++g) {
@@ -230,8 +230,8 @@ struct Warp {
     }
   }
 
-  // Keys from `key` on, whose copies are on their way. Exponentials of the second half stand beside
-  // products of the first: they use different units.
+  // Processes the keys from `key` on, whose copies are in flight. Exponentials
+  // of the second half overlap products of the first: they use different units.
   template <bool kFirst>
   __device__ __forceinline__ void pass(Partial<S>& w, int key) const {
     Half first, second;
@@ -264,7 +264,7 @@ struct Warp {
     __syncwarp();  // keys and values have been read
   }
 
-  // All keys of this warp, at least one. The first copies are on their way.
+  // Processes all keys of this warp, at least one. The first copies are in flight.
   __device__ __forceinline__ void attend(Partial<S>& w, int first_key, int end_key) const {
     constexpr int kPassKeys = S::kConfig.pass_keys();
     pass<true>(w, first_key);

@@ -1,9 +1,9 @@
 // The resource page of forward_sm80_latency: one block computes 32 queries.
 //
-//   a block   `warps` warps, each with its own keys: tile t of `warp_keys` keys is warp t % warps's
+//   a block   `warps` warps, each with its own keys: tile t of `warp_keys` keys belongs to warp t % warps
 //   memory    | Q | K, V of warp 0 | K, V of warp 1 | ...
 //
-// Where a warp had keys and values, its partial outputs go in the end: 32 rows, fp32.
+// At the end, each warp writes its partial outputs over its keys and values: 32 rows, fp32.
 #pragma once
 
 #include <array>
@@ -13,25 +13,25 @@
 namespace flashcore::cuda::forward_sm80::latency {
 
 inline constexpr int kBlockQ =
-    32;  // queries of a block: two groups of 16 rows share every fragment
+    32;  // queries per block: two groups of 16 rows share every operand fragment
 inline constexpr int kRowGroups = kBlockQ / 16;
-inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
+inline constexpr int kSmallSharedMemory = 99 * 1024;  // per block on sm_86 and sm_89
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
-  int head_dim;  // the larger of Q's and V's is at most this; the rest is padded with zeros
+  int head_dim;  // upper bound of Q's and V's; the rest is padded with zeros
   int warps;
   int warp_keys;
 
   constexpr int threads() const { return 32 * warps; }
-  constexpr int pass_keys() const { return warps * warp_keys; }  // that a block holds at once
+  constexpr int pass_keys() const { return warps * warp_keys; }  // in a block at once
   constexpr int q_bytes() const { return 2 * kBlockQ * head_dim; }
-  constexpr int kv_bytes() const { return 2 * warp_keys * head_dim; }  // K or V of a warp
+  constexpr int kv_bytes() const { return 2 * warp_keys * head_dim; }  // K or V, per warp
   constexpr int smem_bytes() const { return q_bytes() + 2 * warps * kv_bytes(); }
   constexpr int thread_outputs() const { return kBlockQ * head_dim / threads(); }
 };
 
-// For each head dimension first the one that takes an SM for itself, then the one that shares it.
+// Two per head dimension: the first takes an SM for itself, the second shares it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim = 64, .warps = 8, .warp_keys = 64},
     Config{.head_dim = 64, .warps = 4, .warp_keys = 64},
@@ -40,14 +40,14 @@ inline constexpr std::array kConfigs = {
 };
 inline constexpr int kLargestHeadDim = 128;
 
-// What a block has besides, for maxima and sums.
+// The additional static shared memory of a block, for maxima and sums.
 constexpr int static_bytes(const Config& c) { return 2 * c.warps * kBlockQ * 4; }
 
-// With at most so many keys the second is faster in any case.
+// Up to this number of keys, the second one is always faster.
 inline constexpr int64_t kFewKeys = 256;
 
-// Index into kConfigs, or -1 when a head dimension is too large or no tile fits. one_wave: no two
-// blocks would have to share an SM.
+// Returns an index into kConfigs, or -1 if a head dimension is too large
+// or no tile fits. one_wave: no two blocks would have to share an SM.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
                             bool one_wave, int64_t shared_memory) {
   int chosen = -1;
@@ -64,7 +64,7 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
   return chosen;
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   return c.head_dim % 64 == 0 && c.warp_keys % 32 == 0 && kBlockQ % c.warps == 0 &&
          4 * kBlockQ * c.head_dim <= 2 * c.kv_bytes() && c.thread_outputs() % 8 == 0;

@@ -1,4 +1,4 @@
-// Copies of tiles by cp.async: whole ones, without a test or a 64-bit product, and any others.
+// Copies of tiles by cp.async: whole tiles, without a test or a 64-bit product, and any others.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// Rows [kBegin, kEnd) of a tile by kThreads threads, eight per row and panel. `to` and `from` are
-// the thread's piece of the first rows of all, which are `stride` pieces apart in memory.
+// Copies rows [kBegin, kEnd) of a tile with kThreads threads, eight per row and panel. `to` and
+// `from`: the thread's piece of the tile's first rows; rows are `stride` pieces apart in memory.
 template <class Tile, int kThreads, int kBegin, int kEnd>
 __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64_t stride) {
   constexpr int kPassRows = kThreads / 8;
@@ -18,7 +18,7 @@ __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64
   static_assert(kBegin % kPassRows == 0 && kEnd % kPassRows == 0);
 #pragma unroll
   for (int row = kBegin; row < kEnd; row += kPassRows) {
-    // The same piece of a row further down: four rows are one bit of the swizzle, eight are none.
+    // The same piece of a later row: four rows further flips one bit of the swizzle, eight rows none.
     const uint32_t at = (to ^ (row % 8 * 16)) + row * Tile::kPanelRowBytes;
 #pragma unroll
     for (int panel = 0; panel < Tile::kPanels; ++panel) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64
   }
 }
 
-// Rows [kBegin, kEnd) of a tile, of which `rows` are there: zeros after them and past head_dim.
+// Copies rows [kBegin, kEnd) of a tile that has `rows` rows: zeros after them and past head_dim.
 template <class Tile, int kThreads, int kBegin, int kEnd>
 __device__ __forceinline__ void copy_rows(unsigned char* tile, const uint16_t* source,
                                           int64_t stride, int rows, int head_dim,

@@ -1,4 +1,4 @@
-// What differs between the two input types.
+// The operations that differ between fp16 and bf16.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// forward_sm80_latency: one block computes 32 queries, its warps split the keys; instructions of
-// sm_80 only, for problems that do not fill the machine.
+// forward_sm80_latency: one block computes 32 queries, and its warps split the keys.
+// It uses instructions of sm_80 only, and is for problems that do not fill the GPU.
 //
 //   warp w   | copy Q (all), own K, own V | wait K | S = Q K^T | max, P = 2^S | wait V | O += P V |
-//            ... again for the next pass where there are more keys than the block holds ...
+//            ... repeated for further passes if there are more keys than the block holds ...
 //   block    | partial O and log-sum-exp to shared memory | barrier | each thread adds up its
 //            outputs | store
 //
-// What a problem is (lengths, limits, the exact way out) is attention/latency.
+// attention/latency defines a problem's lengths, limits and exact fallback.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// The first copies of a block where all tiles are whole, with as little before them as can be: what
-// else the block is, it works out while they are on their way.
+// Starts the first copies of a block whose tiles are all whole, with as little as possible
+// before them: everything else about the block is computed while the copies are in flight.
 template <class S>
 __device__ __forceinline__ void start_whole(const Params& p, uint32_t memory, int first_query,
                                             int warp, int lane) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void start_whole(const Params& p, uint32_t memory, in
   }
 }
 
-// The same where tiles are not whole.
+// Starts them if tiles are not whole.
 template <class S>
 __device__ __forceinline__ void start_rows(const attention::latency::Params& p, const Task& task,
                                            unsigned char* memory, unsigned char* own,
@@ -63,7 +63,7 @@ __device__ __forceinline__ void start_rows(const attention::latency::Params& p, 
   if (first_key < keys.end) load_rows<S>(p, task, own, first_key, thread % 32);
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kWhole>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     forward_latency_kernel(const __grid_constant__ Params p) {
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   const unsigned its_thread = threadIdx.x;
   const auto thread = static_cast<int>(its_thread);
   const auto warp = static_cast<int>(its_thread / 32), lane = static_cast<int>(its_thread % 32);
-  // Tiles of late queries come first: under a causal mask they see the most keys.
+  // Tiles of late queries run first: under a causal mask they see the most keys.
   const int tile = static_cast<int>(gridDim.x) - 1 - static_cast<int>(blockIdx.x);
   const int first_query = tile * kBlockQ;
   const uint32_t shared = ptx::shared_address(memory);

@@ -1,4 +1,4 @@
-// Which keys a block of forward_sm80_latency reads. constexpr: kernels and host tests use the same.
+// The keys that a block of forward_sm80_latency reads. constexpr: shared by kernels and host tests.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// From a multiple of attention::latency::kBlockKv on.
+// Begins at a multiple of attention::latency::kBlockKv.
 struct KeySpan {
   int begin, end;
 };
@@ -18,14 +18,14 @@ constexpr KeySpan key_span(const attention::TileRange& tiles, int len_kv) {
           std::min(tiles.end * attention::latency::kBlockKv, len_kv)};
 }
 
-// Its end where all tiles are whole: then it begins at the first key.
+// Returns the end of the span if all tiles are whole: then it begins at the first key.
 constexpr int whole_end(const attention::BandLimits& limits, int first_query) {
   constexpr int kTile = attention::latency::kBlockKv;
   const int seen = std::max(0, std::min(limits.len_kv, first_query + kBlockQ + limits.high));
   return std::min((seen + kTile - 1) / kTile * kTile, limits.len_kv);
 }
 
-// Whether all tiles of queries and keys are full, and no query's keys begin after the first tile.
+// Returns whether all query and KV tiles are full, and every query's keys begin in the first tile.
 constexpr bool tiles_are_whole(const Config& config, const attention::BandLimits& limits,
                                int64_t seqlen_q) {
   return seqlen_q % kBlockQ == 0 && limits.len_kv % config.warp_keys == 0 &&

@@ -1,10 +1,10 @@
-// What the warps have found, added up: each leaves its outputs, with a maximum and a sum a row,
-// where it had its keys.
+// Adds up the warps' partial results: each warp leaves its outputs,
+// with a maximum and a sum per row, in the memory of its keys.
 //
-// Rows with outputs that are not finite are computed again, and so are those whose reference is too
-// large to be subtracted once it is rounded (attention/large_reference.hpp).
+// A row is recomputed if an output is not finite, or if its reference is too
+// large to be subtracted after rounding (attention/large_reference.hpp).
 //
-// In fp32: rounded to 16 bits they take 0.1 us less, and the second rounding fails the gates.
+// Partial results are fp32: rounding them to 16 bits would save 0.1 us, but fails the gates.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ namespace flashcore::cuda::forward_sm80::latency {
 using attention::kLn2, attention::kNoKey;
 using attention::latency::Task;
 
-// Byte offset of four neighbouring outputs of a row in a warp's partial result. In different banks
-// are: two fours of four rows, as a warp leaves them; every other four of a row, or of two rows in
-// turn, as they are added up.
+// Byte offset of four neighbouring outputs of a row in a warp's partial result. These
+// accesses are free of bank conflicts: two fours of four rows, as a warp writes them,
+// and every other four of a row, or of two alternating rows, as they are added up.
 template <class S>
 __device__ __forceinline__ uint32_t partial_offset(int row, int four) {
   const int place = four ^ (row % 4 * 2) ^ (row % 2) ^ (four / 8 % 2);
@@ -39,7 +39,7 @@ __device__ __forceinline__ uint32_t partial_offset(int row, int four) {
 template <class S>
 __device__ __forceinline__ void leave_partial(uint32_t partial, typename S::Rows& rows,
                                               const Partial<S>& w, int warp, int lane) {
-  // A lane's rows are eight apart: all lie alike.
+  // A lane's rows are eight apart and have the same layout.
   const uint32_t first = partial + partial_offset<S>(lane / 4, lane % 4 / 2) + 8 * (lane % 2);
 #pragma unroll
   for (int g = 0; g < kRowGroups; ++g) {
@@ -61,23 +61,23 @@ __device__ __forceinline__ void leave_partial(uint32_t partial, typename S::Rows
   }
 }
 
-// Each row is finished by neighbouring lanes of one warp, a lane by every kRowLanes-th piece. Where
-// a thread stores is found before the keys have come, if there are registers for it: there is time,
-// and what it takes to find it is not yet in the constant cache.
+// Neighbouring lanes of one warp finish a row, each of them every kRowLanes-th piece.
+// If registers suffice, a thread computes its addresses before the keys have arrived:
+// there is time, and the parameters needed are not yet in the constant cache.
 template <class S>
 struct Place {
   static constexpr int kOutputs = S::kConfig.thread_outputs();
   static constexpr int kRowLanes = S::kHeadDim / kOutputs;
   static_assert(32 % kRowLanes == 0);
 
-  static constexpr int kPieces = kOutputs / 8, kPieceColumns = 8 * kRowLanes;  // to the next
+  static constexpr int kPieces = kOutputs / 8, kPieceColumns = 8 * kRowLanes;  // distance of pieces
 
   uint16_t* o;
-  float* lse;       // null: the thread has none to store
-  int columns;      // from the first of its own on; not more than 0 where nothing is stored
+  float* lse;       // null: this thread stores none
+  int columns;      // from the thread's first column on; 0 or less if nothing is stored
   int row, column;  // in the tile
 
-  // Found where this is called, and neither earlier nor later.
+  // Computes the addresses exactly here, neither earlier nor later.
   __device__ __forceinline__ void find(const attention::latency::Params& p, const Task& task,
                                        int thread) {
     auto its_thread = static_cast<unsigned>(thread);
@@ -99,7 +99,7 @@ struct Place {
   }
 };
 
-// Adds up what the first `active` warps have left.
+// Adds up the partial results of the first `active` warps.
 template <class S>
 __device__ __forceinline__ void merge(const attention::latency::Params& p, const Task& task,
                                       const Place<S>& place, uint32_t partials,
@@ -123,14 +123,14 @@ __device__ __forceinline__ void merge(const attention::latency::Params& p, const
   }
 #pragma unroll
   for (int i = 0; i < kWarps; ++i) {
-    // Without a branch, so that all are read at once: past the last the first again, by weight 0.
+    // Branch-free, so that all are read at once: past the last, the first is read with weight 0.
     const uint32_t its = partials + (i < active ? i * kPartialBytes : 0);
 #pragma unroll
     for (int n = 0; n < kPieces; ++n) {
 #pragma unroll
       for (int c = 0; c < 8; c += 4) {
         const int four = (place.column + c) / 4 + n * 2 * Place<S>::kRowLanes;
-        // Without an active warp nothing was left, and nothing counts.
+        // Without an active warp, nothing was written, and the value is ignored.
         ptx::may_be_unwritten(its + partial_offset<S>(row, four), active == 0 ? 16 : 0);
         const float4 x = ptx::load_shared_f32x4(its + partial_offset<S>(row, four));
         o[n][c] = fmaf(x.x, weight[i], o[n][c]);
@@ -142,9 +142,9 @@ __device__ __forceinline__ void merge(const attention::latency::Params& p, const
   }
   const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
   const bool large = fabsf(reference) > attention::kLargestReference;
-  // Where no key is seen, nothing was left that could be added up.
+  // If a row sees no key, there are no partial results to add up.
   const bool counts = (sum != 0 || large) && (S::kWhole || task.first_query + row < task.len_q);
-  float total = large ? -kNoKey : 0;  // not finite as soon as one output is not
+  float total = large ? -kNoKey : 0;  // not finite once one output is not finite
 #pragma unroll
   for (int n = 0; n < kPieces; ++n) {
     uint32_t pairs[4];
@@ -164,7 +164,7 @@ __device__ __forceinline__ void merge(const attention::latency::Params& p, const
   }
   const uint32_t lanes = __ballot_sync(0xffffffffU, counts && !isfinite(total));
   if (lanes != 0) [[unlikely]] {
-    __syncwarp();  // what was stored is stored again
+    __syncwarp();  // earlier stores are overwritten
     constexpr int kRowLanes = Place<S>::kRowLanes;
     attention::latency::store_exactly<Element, !S::kWhole, kRowLanes>(
         p, lanes, task.first_query + thread / 32 * (32 / kRowLanes), 0, S::kHeadDim / 32);

@@ -1,4 +1,4 @@
-// Everything that one launch of forward_sm80_latency is told.
+// The parameters of one launch of forward_sm80_latency.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-inline constexpr int kPieceElements = 8;  // a piece is 16 bytes, what one copy takes
+inline constexpr int kPieceElements = 8;  // a piece is 16 bytes, the size of one copy
 
-// A tensor whose rows all begin at a multiple of a piece, with distances in pieces: a place in it
-// is a sum of 32-bit products.
+// A tensor whose rows begin at multiples of a piece, with strides
+// in pieces: an offset in it is a sum of 32-bit products.
 struct Pieces {
   const void* data;
   uint32_t row, head, batch;
@@ -20,8 +20,8 @@ struct Pieces {
   }
 };
 
-// What the first copies need where all tiles are whole: it comes first, as a launch finds the
-// constant cache cold.
+// The parameters of the first copies if all tiles are whole.
+// They come first, as the constant cache is cold at launch.
 struct WholeParams {
   Pieces q, k, v;
 };

@@ -1,4 +1,4 @@
-// forward_sm80_latency as a row of the table of kernels.
+// forward_sm80_latency as a row of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"

@@ -1,4 +1,4 @@
-// What an instance is made of: its tiles, and how its warps hold their share.
+// The geometry of an instance: its tiles, and its warps' partial results.
 #pragma once
 
 #include "cuda/forward_sm80/latency/config.hpp"
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// kWhole: every tile of queries and keys is full, see WholeParams.
+// kWhole: every query and KV tile is full, see WholeParams.
 template <int kConfigIndex, class Element_, bool kWhole_>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
@@ -15,7 +15,7 @@ struct Shape {
   static constexpr bool kWhole = kWhole_;
   static constexpr int kHeadDim = kConfig.head_dim, kWarpKeys = kConfig.warp_keys;
   static constexpr int kKeyProducts = kWarpKeys / 8, kOutProducts = kHeadDim / 8;
-  // Steps of Q that stay in registers: all where there is room.
+  // Steps of Q that stay in registers: all of them if there is room.
   static constexpr int kQSteps = kHeadDim == 64 ? kHeadDim / 16 : 1;
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
   using KvTile = tile::SmemTile<kWarpKeys, kHeadDim, 2>;
@@ -27,7 +27,7 @@ struct Shape {
   static_assert(sizeof(Rows) == static_bytes(kConfig));
 };
 
-// A warp's share: lane l owns rows l / 4 and l / 4 + 8 of each 16-row group (tile/fragment.hpp).
+// A warp's partial result: lane l owns rows l / 4 and l / 4 + 8 of each 16-row group (tile/fragment.hpp).
 template <class S>
 struct Partial {
   float o[kRowGroups][S::kOutProducts][4];

@@ -1,4 +1,4 @@
-// Whether forward_sm80_latency may copy whole tiles without a test, and by which distances.
+// Decides whether forward_sm80_latency may copy whole tiles without a test, and computes their strides.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// A tensor's distances in pieces of 16 bytes, where 32 bits hold every place in it.
+// Returns a tensor's strides in pieces of 16 bytes, if 32 bits hold every offset in it.
 inline std::optional<Pieces> pieces_of(const RowStrides& stride, int64_t batch, int64_t heads,
                                        int64_t rows, int64_t head_dim) {
   constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
@@ -22,7 +22,7 @@ inline std::optional<Pieces> pieces_of(const RowStrides& stride, int64_t batch, 
   for (const auto& [distance, extent, to] :
        {std::tuple{stride.batch, batch, &pieces.batch},
         std::tuple{stride.head, heads, &pieces.head}, std::tuple{stride.row, rows, &pieces.row}}) {
-    if (extent < 2) continue;  // then it may be anything, and is not used
+    if (extent < 2) continue;  // unused, so it may be anything
     const int64_t apart = distance / kPieceElements;
     if (apart < 0 || apart > (kMost - last) / (extent - 1)) return std::nullopt;
     *to = static_cast<uint32_t>(apart);
@@ -31,8 +31,8 @@ inline std::optional<Pieces> pieces_of(const RowStrides& stride, int64_t batch, 
   return pieces;
 }
 
-// Sets the distances; false where a tile may not be whole, or a place does not fit.
-// `params.problem` has been set.
+// Sets the strides. Returns false if a tile may not be whole or
+// an offset does not fit. `params.problem` must have been set.
 inline bool set_whole_params(Params& params, const ForwardProblem& p, const Config& config) {
   if (params.problem.varies || !params.problem.fills ||
       !tiles_are_whole(config, params.problem.limits, p.seqlen_q)) {

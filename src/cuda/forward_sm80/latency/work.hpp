@@ -1,4 +1,4 @@
-// What a unit of forward_sm80_latency's work is, as its plan decides.
+// The unit of work of forward_sm80_latency, as its plan decides.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// shared_memory: bytes that a block may have. Two blocks of the smaller kind share an SM where that
-// is enough for them.
+// shared_memory: the limit per block in bytes. Two blocks of
+// the smaller kind share an SM if it has enough for both.
 constexpr WorkUnit work_unit(const ForwardProblem& p, int64_t multiprocessors,
                              int64_t shared_memory) {
   const bool one_wave = units_of(p, kBlockQ) <= multiprocessors;

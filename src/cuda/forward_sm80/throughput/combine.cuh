@@ -1,7 +1,7 @@
-// The second kernel of a split problem: the partial results of a row's splits become O and LSE.
+// The second kernel of a split problem: it combines the partial results of a row's splits into O and LSE.
 //
-// One warp per row. Splits are taken in the order of their keys, and a lane's share of the sum does
-// not depend on other rows: the same row has the same bits in every batch.
+// One warp per row. Splits are added in the order of their keys, and a lane's part of
+// the sum does not depend on other rows: the same row has the same bits in every batch.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ __device__ int64_t partial_row_count(const Params& p) {
   return rows * p.heads_q;
 }
 
-// The task and the query that have a row of the partial results: what partial_row() undoes.
+// Finds the task and the query of a row of the partial results: the inverse of partial_row().
 __device__ int find_row(const Params& p, int64_t index, Task& task) {
   const bool packed = p.cu_seqlens_q.data != nullptr;
   const int64_t rows = packed ? p.total_q : p.seqlen_q;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(32 * kCombineRows)
   }
 
   const bool empty = sum == 0;  // a NaN sum is not empty
-  // With the sink, in natural units.
+  // Adds the sink, in natural units.
   const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
   const float reference = largest * p.score_unit, top = fmaxf(reference, sink);
   const float share = ptx::exp2_approx((reference - top) * kLog2E);

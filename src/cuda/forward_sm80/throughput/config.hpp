@@ -2,12 +2,12 @@
 // costs.
 //
 //   a block: `warps` warps, each `row_groups` groups of 16 query rows, all head dimensions of O in
-//            registers; K and V tiles of block_kv keys in a ring of two stages; Q beside them
+//            registers; K and V tiles of block_kv keys in a ring of two stages; also Q
 //
 //   shared memory   | Q | K stage 0 | V stage 0 | K stage 1 | V stage 1 |
 //
-// Every tile of kConfigs fits the 99 KB that a block may have on sm_86 and sm_89. Where it may have
-// 163 KB, kPairedConfig computes head dimensions above 192 without features.
+// Every tile of kConfigs fits the 99 KB that a block may have on sm_86 and sm_89. On GPUs
+// with 163 KB per block, kPairedConfig computes head dimensions above 192 without features.
 #pragma once
 
 #include <array>
@@ -18,36 +18,36 @@
 namespace flashcore::cuda::forward_sm80::throughput {
 
 inline constexpr int kStages = 2;
-inline constexpr int kGuardedSliceKeys = 16;          // of the second computation, see slice_keys
-inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
-inline constexpr int kPanelBytes = 128;               // what a tile's rows are padded to
+inline constexpr int kGuardedSliceKeys = 16;          // in the recomputation, see slice_keys
+inline constexpr int kSmallSharedMemory = 99 * 1024;  // per block on sm_86 and sm_89
+inline constexpr int kPanelBytes = 128;               // rows of a tile are padded to this
 
-// What a compiled kernel looks for in every tile.
+// The options that a compiled kernel checks in every tile.
 enum class Features {
-  none,    // the band alone
-  scores,  // softcap, bias and ALiBi too
-  all,     // also boolean masks, dropout, a scale that is not positive, rows that are not 16-byte
-           // chunks, an O of another type, keys in splits
-  dropout_state,  // the same, with dropout's seed and offset from memory
-  fp8,            // the same, from memory or not, with Q, K and V stored in fp8
-  paged,          // what `none` looks for, with keys and values in a cache
+  none,    // only the band
+  scores,  // also softcap, bias and ALiBi
+  all,     // also boolean masks, dropout, nonpositive scales, rows that are not 16-byte chunks,
+           // an O of another type, splits of the keys
+  dropout_state,  // like `all`, with dropout's seed and offset read from memory
+  fp8,            // like `all`, both ways, with Q, K and V stored in fp8
+  paged,          // like `none`, with keys and values in a cache
 };
 
-// Biases are read in pieces of four keys where a kernel is made for them.
+// A kernel made for biases reads them in pieces of four keys.
 constexpr KeyOrder key_order(Features features) {
   return features == Features::scores ? KeyOrder::quads : KeyOrder::plain;
 }
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
-  int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
+  int head_dim_qk;  // the largest supported; smaller ones are padded with zeros
   int head_dim_v;
   int warps;
   int row_groups;  // 16-row groups per warp; two share every fragment of K and V
   int block_kv;
-  int blocks_per_sm;      // what the register limit is set for
-  bool q_in_registers;    // otherwise read again from shared memory for every tile
-  int element_bytes = 2;  // of Q, K and V: 4 for fp32, which is split where it is multiplied
+  int blocks_per_sm;      // sets the register limit
+  bool q_in_registers;    // otherwise read from shared memory for every tile
+  int element_bytes = 2;  // of Q, K and V: 4 for fp32, which is split when multiplied
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int copied_rows() const { return threads() / 8; }  // at once: see tile_copy.cuh
@@ -60,25 +60,25 @@ struct Config {
   constexpr int v_bytes() const { return element_bytes * block_kv * stored_v(); }
   constexpr int smem_bytes() const { return q_bytes() + kStages * (k_bytes() + v_bytes()); }
 
-  // Keys of a slice: what is computed at once where more than scores must be held beside O.
+  // Keys per slice: those computed at once if more than scores must be held along with O.
   constexpr int slice_keys(Features features) const {
     if (element_bytes == 4) return 16;  // P is held in two halves
     return features != Features::none && row_groups * head_dim_v >= 192 ? 16 : 32;
   }
 
-  // Whether the hot loop has registers left for addresses and bounds that it would otherwise
-  // compute or look up again for every tile. Worth 5% of the speed where it has.
+  // Returns whether the hot loop has registers left for addresses and bounds that it
+  // would otherwise recompute or reload for every tile. They gain 5% where it has.
   constexpr bool spares_registers(Features features) const {
     if (features == Features::scores) return false;
     return accumulators() <= (features == Features::none && head_dim_qk <= 128 ? 160 : 128);
   }
 
-  // Rows of a lane (of 2 * row_groups) whose bias waits in registers while scores are computed.
+  // Rows per lane (of 2 * row_groups) whose bias waits in registers while scores are computed.
   constexpr int early_bias_slots(int bias_bytes) const {
     return accumulators() <= 128 ? 4 / bias_bytes : 0;
   }
 
-  // fp32 accumulators of S and O that a thread holds: what decides row_groups.
+  // fp32 accumulators of S and O per thread: they determine row_groups.
   constexpr int accumulators() const { return row_groups * (block_kv + head_dim_v) / 2; }
 
  private:
@@ -88,8 +88,8 @@ struct Config {
   }
 };
 
-// By growing cost, for 16-bit inputs and then for fp32: the first of an input type's that holds a
-// problem's head dimensions computes it.
+// In order of cost, for 16-bit inputs and then for fp32: the first of
+// an input type that holds a problem's head dimensions computes it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
@@ -151,30 +151,30 @@ inline constexpr std::array kConfigs = {
            .q_in_registers = false,
            .element_bytes = 4},
 };
-inline constexpr int kHalfConfigs = 5;  // those for 16-bit inputs
+inline constexpr int kHalfConfigs = 5;  // for 16-bit inputs
 
 inline constexpr int kLargestHeadDim = 256;
 inline constexpr int kCombineRows = 4;    // per block of the kernel that joins splits
 inline constexpr int kZeroThreads = 128;  // per block of the kernel that zeroes largest values
 
-// Columns of V and O that one launch computes at most: fp32 has no registers for more, and takes
-// longer rows in parts.
+// Maximum number of columns of V and O per launch: fp32 has
+// no registers for more, and computes longer rows in parts.
 constexpr int launch_columns(int element_bytes) {
   return element_bytes == 4 ? 128 : kLargestHeadDim;
 }
 
-// Which rows of kConfigs have kernels with Features::scores: elsewhere those with all of them
-// serve.
+// Returns whether a row of kConfigs has kernels with
+// Features::scores: the others use their kernels with Features::all.
 constexpr bool has_scores_kernel(int config) { return config == 0 || config == 2; }
 
-// The row whose kernel with all features serves a row: head dimension 96 leaves it to 128, whose
-// tile has the same rows and threads, to keep the library small.
+// Returns the row whose kernel with all features serves a row: head dimension 96 uses
+// that of 128, whose tile has the same rows and threads, to keep the library small.
 constexpr int config_with_all(int config) { return config == 1 ? 2 : config; }
 static_assert(kConfigs[1].block_q() == kConfigs[2].block_q() &&
               kConfigs[1].threads() == kConfigs[2].threads());
 
-// The row whose kernel serves a row's head dimensions where inputs are stored in fp8: there are few
-// kernels, as each has all features.
+// Returns the row whose kernel serves a row's head dimensions if inputs
+// are stored in fp8: there are few such kernels, as each has all features.
 constexpr int config_with_fp8(int config) {
   if (config == 3) return 4;
   return config_with_all(config);
@@ -182,7 +182,7 @@ constexpr int config_with_fp8(int config) {
 static_assert(kConfigs[3].head_dim_qk <= kConfigs[4].head_dim_qk &&
               kConfigs[3].head_dim_v <= kConfigs[4].head_dim_v);
 
-// Index into kConfigs, or -1 when a head dimension is too large for one launch.
+// Returns an index into kConfigs, or -1 if a head dimension is too large for one launch.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element_bytes = 2) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     if (element_bytes == kConfigs[i].element_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
@@ -193,16 +193,16 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element
   return -1;
 }
 
-// Long rows where a block may have 163 KB (8.0 and 9.0): pairs of warps share 32 rows, see
-// paired.cuh. One stage of K and V, and a tile of P.
+// Long rows on GPUs with 163 KB per block (8.0 and 9.0): pairs of warps
+// share 32 rows, see paired.cuh. One stage of K and V, and a tile of P.
 struct PairedConfig {
   int head_dim;  // of Q, K and V
   int warps;
   int block_kv;
   int held_q_steps;  // 16-column steps of Q that stay in registers
-  int fallback;      // row of kConfigs that computes a block again, in parts
+  int fallback;      // row of kConfigs that recomputes a block, in parts
 
-  // A Config for what one warp holds: its rows, and half of the columns of O.
+  // A Config for one warp's registers: its rows, and half of the columns of O.
   constexpr Config warp() const {
     return {.head_dim_qk = head_dim,
             .head_dim_v = head_dim / 2,
@@ -220,10 +220,10 @@ struct PairedConfig {
 };
 inline constexpr PairedConfig kPairedConfig = {
     .head_dim = 256, .warps = 8, .block_kv = 64, .held_q_steps = 0, .fallback = 4};
-inline constexpr int kLargeSharedMemory = 163 * 1024;  // a block's limit on sm_80; sm_90 has more
-inline constexpr int kPairedRow = static_cast<int>(kConfigs.size());  // of a Choice
+inline constexpr int kLargeSharedMemory = 163 * 1024;  // per block on sm_80; sm_90 has more
+inline constexpr int kPairedRow = static_cast<int>(kConfigs.size());  // in a Choice
 
-// Whether pairs of warps serve what row `config` of kConfigs would without features.
+// Returns whether pairs of warps serve row `config` of kConfigs if no features are used.
 constexpr bool pairs_serve(int config, int64_t shared_memory_a_block) {
   return config == kPairedConfig.fallback && shared_memory_a_block >= kLargeSharedMemory;
 }
@@ -231,13 +231,13 @@ static_assert(kPairedConfig.smem_bytes() + 2048 <= kLargeSharedMemory);
 static_assert(kPairedConfig.block_q() % kConfigs[kPairedConfig.fallback].block_q() == 0 &&
               kPairedConfig.threads() % kConfigs[kPairedConfig.fallback].threads() == 0);
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 &&
          c.block_kv % c.slice_keys(Features::all) == 0 &&
          c.block_kv % c.slice_keys(Features::none) == 0 && c.copied_rows() % 8 == 0 &&
          c.block_q() % c.copied_rows() == 0 && c.block_kv % c.copied_rows() == 0 &&
-         c.stored_v() <= c.stored_qk() &&  // O is staged where Q was
+         c.stored_v() <= c.stored_qk() &&  // O is staged in Q's memory
          c.smem_bytes() <= kSmallSharedMemory && c.accumulators() <= 192;
 }
 static_assert([] {

@@ -1,4 +1,4 @@
-// What differs between the input types.
+// The operations that differ between input types.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// How a pass over values counts NaN and infinities: every attended one adds its weight, 1 for
-// +infinity, so the sum tells which kinds there were. (Exact below 2^10 of +infinity in a column.)
+// Weights by which a pass over values counts NaN and infinities: each attended one adds its weight, 1
+// for +infinity, so the sum tells which kinds occurred. (Exact below 2^10 of +infinity in a column.)
 inline constexpr float kNegativeInfinityWeight = 0x1p-14F, kNanWeight = 0x1p15F;
 
-// What a probability becomes in that pass under dropout, so that a dropped pair, 0 * infinity, adds
-// a NaN's weight or more. Both fit into fp16; the sum has to be divided by `kept`.
+// The probabilities in that pass under dropout. A dropped pair, 0 * infinity, adds
+// at least a NaN's weight. Both values fit fp16; the sum must be divided by `kept`.
 struct DropoutWeights {
   float kept, dropped;
 };
@@ -25,7 +25,7 @@ static_assert(kNegativeInfinityWeight * kDropoutKinds.dropped / kDropoutKinds.ke
 
 struct Fp16 {
   static constexpr ElementType kType = ElementType::f16;
-  // A later score may exceed the reference maximum by 2^(kHeadroom + 16) before P overflows.
+  // P overflows if a later score exceeds the reference maximum by kHeadroom + 16 (log2).
   static constexpr float kHeadroom = 5;
   static constexpr uint32_t kInfinity = 0x7c00, kOneBits = 0x3c00, kNegativeWeightBits = 0x0400,
                             kNanWeightBits = 0x7800;
@@ -48,10 +48,10 @@ struct Bf16 {
   __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
 };
 
-// Q, K and V stored in fp8: fp16 from shared memory on, which is exact (fp8_tiles.cuh).
+// Q, K and V stored in fp8; fp16 from shared memory on, which is exact (fp8_tiles.cuh).
 struct Fp8 : Fp16 {};
 
-// Multiplied by other functions: fp32_math.cuh.
+// fp32 has multiplications of its own: fp32_math.cuh.
 struct Fp32 {
   static constexpr ElementType kType = ElementType::f32;
   static constexpr float kHeadroom = 0;

@@ -1,7 +1,7 @@
-// From a warp's accumulators to O and LSE.
+// Turns a warp's accumulators into O and LSE.
 //
-// Two ways out: 16-byte rows of Q's type, staged by each warp where its part of Q was; and element
-// by element, any type and alignment, staged as fp32 where the whole block's tiles were.
+// There are two ways: 16-byte rows of Q's type, which each warp stages in its part of Q;
+// and single elements of any type and alignment, staged as fp32 in the whole block's tiles.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Normalises a row's outputs, which are finite, with its sink, and gives its LSE. A row without a
-// key has O = 0. `unit`: of references, in natural units.
+// Normalises a row's outputs, which are finite, with its sink, and returns its LSE.
+// A row without a key has O = 0. `unit`: the reference's unit, in natural units.
 template <Config kConfig>
 __device__ __forceinline__ float finish_row(WarpState<kConfig>& w, int g, int slot, float sink,
                                             float rescale, float unit) {
   float sum = w.sum[g][slot];
   const float reference = w.reference[g][slot] * unit;
-  const bool empty = sum == 0;  // a NaN sum is not
+  const bool empty = sum == 0;  // a NaN sum is not empty
   float lse = sink, factor = 0;
   if (!empty) {
     const float largest = fmaxf(reference, sink);
@@ -44,8 +44,8 @@ __device__ __forceinline__ float finish_row(WarpState<kConfig>& w, int g, int sl
   return lse;
 }
 
-// Rows of the block from len_q on, queries that there are none of, see no key. `first_row`: the
-// lane's.
+// Treats the block's rows from len_q on, which are no
+// queries, as rows that see no key. `first_row`: the lane's.
 template <Config kConfig>
 __device__ __forceinline__ void clear_rows(WarpState<kConfig>& w, int first_row, int len_q) {
 #pragma unroll
@@ -123,18 +123,18 @@ __device__ __forceinline__ void finish_rows(const P& p, const Task& task, WarpSt
   if constexpr (kHasScales<P>) largest.put(p.amax_s, task);
 }
 
-// Element offset of column 0 of query `row`.
+// Returns the element offset of column 0 of query `row`.
 __device__ inline int64_t o_offset(const Params& p, const Task& task, int row) {
   return task.batch * p.o_batch + task.head * p.o_head + (task.sequence.q_begin + row) * p.o_row;
 }
 
-// A warp's rows [first, first + kRows) of a tile, kChunks pieces of 16 bytes each from first_chunk
-// on, to memory; not those at or past `rows` or `chunks`. `o`: piece 0 of the tile's row 0.
+// Stores a warp's rows [first, first + kRows) of a tile, kChunks pieces of 16 bytes each from
+// first_chunk on, except those at or past `rows` or `chunks`. `o`: piece 0 of the tile's row 0.
 template <class Tile, int kRows, int kChunks>
 __device__ __forceinline__ void copy_rows(const unsigned char* tile, int first, int first_chunk,
                                           int rows, int chunks, unsigned char* o, int64_t row_bytes,
                                           int lane) {
-  // Where 32 lanes are whole rows, a lane keeps its column.
+  // If 32 lanes hold whole rows, a lane keeps its column.
   constexpr int kRowsAtOnce = kChunks <= 32 && 32 % kChunks == 0 ? 32 / kChunks : 0;
   if constexpr (kRowsAtOnce > 0) {
     const int row = first + lane / kChunks, chunk = first_chunk + lane % kChunks;
@@ -160,7 +160,7 @@ __device__ __forceinline__ void copy_rows(const unsigned char* tile, int first, 
   }
 }
 
-// O in Q's type, in 16-byte pieces. Q in shared memory is overwritten, by each warp its own rows.
+// Stores O in Q's type, in 16-byte pieces. Each warp overwrites its own rows of Q in shared memory.
 template <Config kConfig, class Element>
 __device__ __forceinline__ void store_vectors(const Params& p, const Task& task,
                                               unsigned char* shared, const WarpState<kConfig>& w) {
@@ -188,7 +188,7 @@ __device__ __forceinline__ void store_vectors(const Params& p, const Task& task,
       lane);
 }
 
-// Where rows of O go, or of one split's part of O.
+// The destination of rows of O, or of one split's part of O.
 struct RowPlace {
   void* data;
   ElementType type;
@@ -204,8 +204,8 @@ __device__ inline RowPlace place_rows(const Params& p, const Task& task) {
   return {p.o, p.o_type, o_offset(p, task, task.first_query), p.o_row};
 }
 
-// O element by element. `kinds`: the accumulators count values that are not finite; only outputs
-// with such are written.
+// Stores O element by element. `kinds`: the accumulators count values
+// that are not finite; only outputs with such values are written.
 template <Config kConfig, class P>
 __device__ __forceinline__ void store_elements(const P& p, const Task& task, unsigned char* shared,
                                                const WarpState<kConfig>& w, bool kinds) {

@@ -1,4 +1,4 @@
-// Bias of some keys, on its way from memory while the scores that it belongs to are computed.
+// Biases of some keys, loaded from memory while the scores that they belong to are computed.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Which part of a bias is added: references are raised over what is positive, so that a bias that
-// is very negative for the first keys does not leave a reference that later ones overflow.
+// The part of a bias that is added: references are raised by the positive part, so that a bias
+// that is very negative for the first keys does not leave a reference that later keys overflow.
 enum class BiasPart { whole, positive, negative };
 
-// Pieces of four neighbouring keys (KeyOrder::quads): one of 16 keys each.
+// Pieces of four neighbouring keys (KeyOrder::quads): one piece per 16 keys.
 template <int kSlots, int kPieces>
 struct FetchedBias {
-  float4 quad[kSlots][kPieces];  // 16-bit: all four in the bits of x and y
+  float4 quad[kSlots][kPieces];  // 16-bit types: all four in the bits of x and y
 
-  // For all rows of the lane, 8 apart, and keys from first_key on. Past the last query or key the
-  // last ones are read; the band removes them afterwards.
+  // Fetches for all rows of the lane, 8 apart, and keys from first_key on. Past
+  // the last query or key, the last one is read; the band masks it afterwards.
   __device__ __forceinline__ void fetch(const Params& p, const Task& task, const LanePlace& lane,
                                         int first_key) {
     const PairMatrix& m = p.bias;
@@ -48,7 +48,7 @@ struct FetchedBias {
     quad[slot][piece].y = __uint_as_float(bits.y);
   }
 
-  // The bias of key `i` of a piece.
+  // Returns the bias of key `i` of a piece.
   template <ElementType kType>
   __device__ __forceinline__ float value(int slot, int piece, int i) const {
     const float4& q = quad[slot][piece];
@@ -62,7 +62,7 @@ struct FetchedBias {
     return ptx::f16_to_float(static_cast<uint16_t>(i % 2 == 0 ? bits : bits >> 16));
   }
 
-  // To scores, all slots of them. A pair with a bias of -inf is removed, even if its score was NaN.
+  // Adds to scores, in all slots. A bias of -inf removes its pair, even if the score was NaN.
   template <BiasPart kPart, Units kUnits, int kGroups, int kProducts>
   __device__ __forceinline__ void add_to(Scores<kGroups, kProducts>& s, ElementType type) const {
     switch (type) {

@@ -1,10 +1,10 @@
-// The products of fp32 inputs, by tf32 Tensor Cores in three parts.
+// Products of fp32 inputs, as three tf32 Tensor Core products.
 //
 //   x = high + low, both tf32:  x y  ~  low(x) high(y) + high(x) low(y) + high(x) high(y)
 //
-// What is left out is below 2^-22 of x y, and of either sign. The Tensor Core cuts when it adds,
-// which pulls long sums towards 0; so each sum of a few products starts from zero and is added to
-// the rest by an ordinary, rounding addition.
+// The omitted term is below 2^-22 of x y, and has either sign. The Tensor Core
+// truncates when it adds, which pulls long sums towards 0. Therefore each sum of a few
+// products starts from zero and is added to the rest by an ordinary, rounding addition.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The left operand of a product, in halves.
+// The left operand of a product, split into high and low parts.
 struct SplitOperand {
   float high[4], low[4];
 
@@ -25,7 +25,7 @@ struct SplitOperand {
   }
 };
 
-// d += A * B for column b0, b1 of B.
+// d += A * B, with column b0, b1 of B.
 __device__ __forceinline__ void multiply_split(float (&d)[4], const SplitOperand& a, float b0,
                                                float b1) {
   const float high0 = ptx::round_to_tf32(b0), high1 = ptx::round_to_tf32(b1);
@@ -34,7 +34,7 @@ __device__ __forceinline__ void multiply_split(float (&d)[4], const SplitOperand
   ptx::mma_m16n8k8_tf32(d, a.high, high0, high1);
 }
 
-// A panel's 32 columns are added up inside of the Tensor Core.
+// The Tensor Core adds up a panel's 32 columns.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void multiply_qk_fp32(Scores<kConfig.row_groups, kProducts>& s,
                                                  QueryFragments<kConfig> q, uint32_t k_address) {
@@ -72,8 +72,8 @@ __device__ __forceinline__ void multiply_qk_fp32(Scores<kConfig.row_groups, kPro
   }
 }
 
-// Where a lane's values are in a tile of V: 16-bit ones go through ldmatrix; of fp32 a lane reads
-// column lane / 4 of keys 2 (lane % 4) and the next itself, without bank conflicts.
+// Returns the address of a lane's values in a tile of V: ldmatrix reads 16-bit values; of fp32,
+// a lane reads column lane / 4 of keys 2 (lane % 4) and + 1 itself, without bank conflicts.
 template <class Element, class Tile>
 __device__ __forceinline__ uint32_t value_place(int lane) {
   if constexpr (!kIsFp32<Element>) {
@@ -83,8 +83,8 @@ __device__ __forceinline__ uint32_t value_place(int lane) {
   }
 }
 
-// The keys of a product are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, in which the accumulators of
-// S are its left operand as they are.
+// The keys of a product are in the order 0, 2, 4, 6, 1, 3, 5, 7, so
+// that the accumulators of S are its left operand without a shuffle.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void multiply_pv_fp32(WarpState<kConfig>& w,
                                                  const Scores<kConfig.row_groups, kProducts>& s,
@@ -114,7 +114,7 @@ __device__ __forceinline__ void multiply_pv_fp32(WarpState<kConfig>& w,
   }
 }
 
-// Scores by ordinary multiplication: for inputs whose halves are not finite.
+// Computes scores by ordinary multiplication, for inputs whose parts are not finite.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void multiply_qk_exactly(Scores<kConfig.row_groups, kProducts>& s,
                                                     const unsigned char* q_tile,

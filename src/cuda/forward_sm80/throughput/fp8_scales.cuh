@@ -1,13 +1,13 @@
-// What elements stored in fp8 are multiplied by (docs/semantics.md: one scale for the tensor, or for
-// each entry, head, or block of keys).
+// The scales of elements stored in fp8 (docs/semantics.md: one
+// scale per tensor, per sequence, per head, or per block of keys).
 //
-//   scores          times the scale of Q and that of K, in fp32, before anything else happens to them
-//   one of V        times what a row's outputs are divided by
-//   V's by blocks   times the probabilities. The largest one becomes less than 2^14, by a power of
-//                   two that outputs are multiplied by in the end, so that fp16 holds what small ones
-//                   leave, and P has two terms, as under dropout
+//   scores          times the scales of Q and K, in fp32, before any other operation
+//   one scale of V  times the factor that normalises a row's outputs
+//   V's by blocks   times the probabilities. A power of two makes the largest scale less than 2^14,
+//                   and the outputs are divided by it at the end, so that fp16 holds small
+//                   products; P has two terms, as under dropout
 //
-// A scale that is not finite makes its values so: the block is computed again (value_guard.cuh).
+// A scale that is not finite makes its values not finite: the block is recomputed (value_guard.cuh).
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Whether a kernel is told scales.
+// True if a kernel's parameters contain scales.
 template <class P>
 inline constexpr bool kHasScales = std::is_base_of_v<Fp8Params, P>;
 
-// Of a block.
+// The scales of a block.
 struct ScaleNotes {
-  float score;                       // of Q, and of K where keys share one
-  float value;                       // of V, where keys share one; finite
-  float largest[4];                  // of V's by blocks, of each warp's share
-  const float *of_keys, *of_values;  // of key 0, where they have their own
+  float score;                       // of Q, times K's if all keys share one
+  float value;                       // of V, if all keys share one; finite
+  float largest[4];                  // the largest of V's block scales, in each warp's share
+  const float *of_keys, *of_values;  // of key 0; null if all keys share one
 };
 __device__ __forceinline__ ScaleNotes& scale_notes() { return ptx::static_shared<ScaleNotes>(); }
 
@@ -41,7 +41,7 @@ __device__ __forceinline__ float scale_of_key(const Fp8Params& p, const KeyScale
   return __ldg(of_keys + p.by_scale_block.divide(static_cast<uint32_t>(key)) * scales.block);
 }
 
-// The largest finite one of V's scales for keys [begin, end), of this thread's share.
+// Returns the largest finite scale of V for keys [begin, end) in this warp's share.
 __device__ __forceinline__ float largest_scale(const Fp8Params& p, const float* of_values,
                                                int begin, int end, int thread, int threads) {
   float largest = 0;
@@ -59,8 +59,8 @@ __device__ __forceinline__ float largest_scale(const Fp8Params& p, const float* 
   return largest;
 }
 
-// Of a block that takes keys [begin, end), to be read after a barrier. True on one thread: V's
-// scale, which the block's keys share, is not finite.
+// Notes the scales of a block with keys [begin, end), to be read after a barrier.
+// Returns true, on one thread, if V's scale is shared by all keys and is not finite.
 template <Config kConfig>
 __device__ __forceinline__ bool note_scales(const Fp8Params& p, const Task& task, int begin,
                                             int end, int thread) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ bool note_scales(const Fp8Params& p, const Task& task
   return !is_finite(value);
 }
 
-// The power of two that makes V's scales by blocks less than 2^14, as the bits of its exponent.
+// Returns the power of two that makes V's block scales less than 2^14, as its exponent bits.
 template <Config kConfig>
 __device__ __forceinline__ uint32_t exponent_of_values() {
   const ScaleNotes& notes = scale_notes();
@@ -99,14 +99,14 @@ __device__ __forceinline__ uint32_t exponent_of_values() {
   return static_cast<uint32_t>(2 * kBias + kTop - exponent) << 23;
 }
 
-// What a row's outputs are multiplied by.
+// Returns the factor of a row's outputs.
 template <Config kConfig>
 __device__ __forceinline__ float value_factor(const Fp8Params& p) {
   if (!p.v_scale.by_key()) return scale_notes().value;
   return __uint_as_float((uint32_t{254} << 23) - exponent_of_values<kConfig>());
 }
 
-// Visits the scores of keys from first_key on with what `of_key(key)` is, which a lane asks for once.
+// Visits the scores of keys from first_key on, each with `of_key(key)`, which a lane evaluates once.
 template <int kGroups, int kProducts, class OfKey, class Visit>
 __device__ __forceinline__ void visit_keys(Scores<kGroups, kProducts>& s, int first_key, int len_kv,
                                            int lane, OfKey of_key, Visit visit) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void visit_keys(Scores<kGroups, kProducts>& s, int fi
   }
 }
 
-// Products of stored elements become those of the elements.
+// Scales products of stored elements to products of the elements.
 template <int kGroups, int kProducts>
 __device__ __forceinline__ void scale_products(Scores<kGroups, kProducts>& s, const Fp8Params& p,
                                                int first_key, int len_kv, int lane) {
@@ -148,7 +148,7 @@ __device__ __forceinline__ void scale_products(Scores<kGroups, kProducts>& s, co
   }
 }
 
-// Probabilities times V's scales by blocks. kFinite: those that are not finite count as 0.
+// Multiplies probabilities by V's block scales. kFinite: scales that are not finite count as 0.
 template <Config kConfig, bool kFinite, int kGroups, int kProducts>
 __device__ __forceinline__ void scale_probabilities(Scores<kGroups, kProducts>& s,
                                                     const Fp8Params& p, int first_key, int len_kv,
@@ -163,7 +163,7 @@ __device__ __forceinline__ void scale_probabilities(Scores<kGroups, kProducts>& 
       [](float& x, float scale) { x *= scale; });
 }
 
-// guarded() of an element and its scale.
+// guarded() of an element times its scale.
 __device__ inline uint32_t guarded_product(uint32_t bits, float scale, GuardPass pass) {
   const bool finite = (bits & 0x7fffU) < Fp8::kInfinity && is_finite(scale);
   if (pass == GuardPass::values) return finite ? bits : 0;
@@ -173,8 +173,8 @@ __device__ inline uint32_t guarded_product(uint32_t bits, float scale, GuardPass
   return x > 0 ? Fp8::kOneBits : Fp8::kNegativeWeightBits;
 }
 
-// guard_values() of a tile of fp16 whose first key is first_key, by what its elements are times
-// their scales.
+// guard_values() of a tile of fp16 whose first key
+// is first_key, for its elements times their scales.
 template <class Tile>
 __device__ inline bool guard_scaled_values(unsigned char* tile, const Fp8Params& p,
                                            const Task& task, int first_key, GuardPass pass,

@@ -1,12 +1,12 @@
-// Q, K and V that are stored in fp8, as the tiles of fp16 that everything else reads. fp16 has every
-// number of e4m3 and of e5m2, whose bits are its upper half: nothing is rounded.
+// Converts Q, K and V from fp8 to the fp16 tiles that all other code reads. fp16 holds
+// every number of e4m3 and of e5m2, whose bits are its upper half: nothing is rounded.
 //
-//   shared memory   | Q | K, V as fp16 | bytes of the next K, V |      the place of two stages
+//   shared memory   | Q | K, V as fp16 | bytes of the next K, V |      in place of two stages
 //
 //   tile n    : | wait, barrier | bytes to fp16 | barrier | S = Q K^T ... O += P V |
 //   tile n + 1:                                 | bytes of K, V ------------------->
 //
-// A block converts each byte once, for all of its warps. Q comes by registers, once a block.
+// A block converts each byte once, for all of its warps. Q passes through registers, once per block.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The geometry of the bytes, for KvLoader: one stage, where others have their second one.
+// The geometry of the bytes, for KvLoader: one stage, in the place of the other kernels' second one.
 template <Config kConfig>
 struct ByteShape {
   using S = Shape<kConfig>;
@@ -35,13 +35,13 @@ struct ByteShape {
   template <KeyOrder kOrder>
   using VCopy = TileCopy<VTile, kConfig.head_dim_v, S::kThreads, kOrder>;
 
-  static constexpr int kStageBytes = 0;  // from one to the next: it is the same
+  static constexpr int kStageBytes = 0;  // all stages are the same memory
   static constexpr int k_offset(int /*stage*/) { return S::k_offset(1); }
   static constexpr int v_offset(int stage) { return k_offset(stage) + KTile::kBytes; }
   static_assert(KTile::kBytes + VTile::kBytes <= S::kStageBytes);
 };
 
-// The geometry of what lies in memory.
+// The geometry of a tile as stored in memory.
 template <class Element, Config kConfig>
 struct StoredShape {
   using Type = Shape<kConfig>;
@@ -51,7 +51,7 @@ struct StoredShape<Fp8, kConfig> {
   using Type = ByteShape<kConfig>;
 };
 
-// Eight bytes as a chunk of fp16.
+// Converts eight bytes to a chunk of fp16.
 __device__ __forceinline__ uint4 to_fp16(uint32_t low, uint32_t high, bool e5m2) {
   using attention::decode::of_fp8x2;
   using To = attention::decode::Fp16;
@@ -59,8 +59,8 @@ __device__ __forceinline__ uint4 to_fp16(uint32_t low, uint32_t high, bool e5m2)
                     of_fp8x2<To>(high & 0xffffU, e5m2), of_fp8x2<To>(high >> 16, e5m2));
 }
 
-// Chunk `chunk` of 16 bytes of a row as two of fp16. Eight lanes that hold a row would write to the
-// same banks: half of them begin with the second one.
+// Writes chunk `chunk` of 16 bytes of a row as two chunks of fp16. Eight lanes that hold
+// a row would write to the same banks, so half of them begin with the second chunk.
 template <class Tile>
 __device__ __forceinline__ void put_fp16(unsigned char* tile, int row, int chunk,
                                          const uint4& bytes, bool e5m2) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void convert_tile(const unsigned char* from, unsigned
   }
 }
 
-// The bytes of a tile, which have landed. Barriers must pass before and after.
+// Converts the bytes of a tile, which have landed. Barriers must pass before and after.
 template <Config kConfig>
 __device__ __forceinline__ void convert_keys(const Fp8Params& p, unsigned char* shared,
                                              int thread) {
@@ -97,7 +97,7 @@ __device__ __forceinline__ void convert_keys(const Fp8Params& p, unsigned char* 
       shared + B::v_offset(0), shared + S::v_offset(0), p.kv_e5m2, thread);
 }
 
-// 16 bytes of a row of `columns` from `column` on, zeros past its end.
+// Loads 16 bytes of a row of `columns` columns from `column` on, zeros past its end.
 __device__ __forceinline__ uint4 load_bytes(const unsigned char* row, int column, int columns,
                                             bool chunks) {
   if (chunks) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ uint4 load_bytes(const unsigned char* row, int column
   return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// Q's tile as fp16, zeros past the queries in use. A barrier must pass afterwards.
+// Converts Q's tile to fp16, with zeros past the queries in use. A barrier must pass afterwards.
 template <Config kConfig>
 __device__ __forceinline__ void convert_queries(const Fp8Params& p, const Task& task,
                                                 unsigned char* shared) {

@@ -1,6 +1,6 @@
-// forward_sm80_throughput: one block a tile of queries, with instructions of sm_80 only.
+// forward_sm80_throughput: one block per query tile, with instructions of sm_80 only.
 //
-//   find the tile | attend to its keys | proven right? store : compute it again, exactly
+//   find the tile | attend to its keys | proven right? store : recompute it exactly
 #pragma once
 
 #include "cuda/forward_sm80/throughput/epilogue.cuh"
@@ -10,10 +10,10 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The tile again, with the online softmax and guarded values. Out of line: it almost never runs,
-// and must not cost the loop above it registers.
+// Recomputes the tile with the online softmax and guarded values. Out of
+// line: it almost never runs, and must not take registers from the main loop.
 //
-// block_q: queries of a block, of which this call computes kConfig's tile from query `skip` on.
+// block_q: queries per block; this call computes kConfig's tile from query `skip` on.
 template <Config kConfig, class Element, Features kFeatures, class P>
 __device__ __noinline__ void compute_exactly(const P& p, unsigned char* shared, int block_q,
                                              int skip) {
@@ -32,7 +32,7 @@ __device__ __noinline__ void compute_exactly(const P& p, unsigned char* shared, 
   }
 }
 
-// What a kernel is told, and what else than that its tiles look for.
+// A kernel's parameter type, and the options that its tiles check.
 template <Features kFeatures>
 struct Told {
   using Type = Params;
@@ -56,7 +56,7 @@ struct Told<Features::paged> {
   static constexpr Features kLooksFor = Features::none;
 };
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, Features kLevel>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
     const Task task =
         find_task<kFeatures == Features::all>(p, ptx::block_index(), kConfig.block_q());
     if (task.first_query >= task.sequence.rows_q) return;
-    // Nobody reads what a split past the last key would leave.
+    // The result of a split past the last key is never read.
     if (kFeatures == Features::all && p.splits > 1 &&
         find_split(p, ptx::block_index()) * split_keys(task.sequence.len_kv) >=
             task.sequence.len_kv) {

@@ -1,19 +1,19 @@
-// One block's pass over its keys, left to right but with ALiBi (key_turns.hpp).
+// One block's pass over its keys, left to right except with ALiBi (key_turns.hpp).
 //
 //   tile n    : | wait, barrier | S = Q K^T | P = 2^(S - reference) | O += P V |
 //   tile n + 1:                 | load K, V ---------------------------------->
 //
-// A hot tile is one straight line that the compiler overlaps; a second warp of the scheduler fills
-// the rest. Other tiles (the first, those that a mask cuts, those with features that
-// score_lines.cuh has no line for) are done in slices of fewer keys, which leaves registers for
-// what happens to their scores; slices that no row of the warp sees are skipped.
+// A hot tile is straight-line code that the compiler overlaps; the scheduler's second warp
+// fills the rest. Other tiles (the first, those cut by a mask, and those whose features
+// have no line in score_lines.cuh) are processed in slices of fewer keys, which leaves
+// registers for the operations on scores. Slices that no row of the warp sees are skipped.
 //
-// Softmax without a maximum (stale): the slices up to the first mask-free one set each row's
-// reference, later ones neither compare nor rescale. bf16 P and fp32 sums share the range of
-// exponents, fp16 P gets a headroom below its largest number; finish_sums proves afterwards that
-// nothing overflowed and that no reference was too large to be subtracted once it is rounded, and a
-// block without the proof is computed again, online. The online softmax scales what it has
-// subtracted, and so is right for scores of every size.
+// Softmax without a running maximum (stale): the slices up to the first mask-free one set
+// each row's reference; later ones neither compare nor rescale. bf16 P and fp32 sums have
+// the same range of exponents, and fp16 P has headroom below its largest number.
+// finish_sums proves afterwards that nothing overflowed and that no reference was too
+// large to be subtracted after rounding. A block without the proof is recomputed with the
+// online softmax, which scales after it subtracts, and so is right for scores of any size.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,11 @@ namespace flashcore::cuda::forward_sm80::throughput {
 
 enum class Softmax {
   stale,    // no maximum after the first mask-free tile
-  online,   // a maximum and a rescale every tile
+  online,   // a maximum and a rescale per tile
   guarded,  // online, with the values rewritten by guard_values
 };
 
-// Whether every row of the warp has seen a key.
+// Returns whether every row of the warp has seen a key.
 template <Config kConfig>
 __device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) {
   bool all = true;
@@ -56,8 +56,8 @@ __device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) 
   return __all_sync(0xffffffffU, all);
 }
 
-// Fills `w`. Guarded: whether V held anything that is not finite. Otherwise: whether the block has
-// to be computed again, for all that this thread knows before finish_sums.
+// Fills `w`. Returns, if guarded, whether V held a value that is not finite; otherwise,
+// whether this thread knows before finish_sums that the block must be recomputed.
 template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax, class P>
 __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
-  // Of a score in a slice, to units of log2.
+  // Factor from a slice's scores to units of log2.
   const float unit = kSoftmax != Softmax::stale    ? p.score_unit_log2
                      : kFeatures != Features::none ? 1.0F
                                                    : p.softmax_scale * kLog2E;
@@ -98,7 +98,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
   }
 
   auto& noted = block_notes<kConfig.warps>();
-  // Where registers are short, found again for each tile.
+  // If registers are scarce, recomputed for each tile.
   const auto own_notes = [&]() -> WarpNotes& {
     return noted.warps[lane_source<kConfig, kFeatures>() / 32];
   };
@@ -143,7 +143,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
   // The tile of the first mask-free slice gives every row its reference; those after it are hot.
   LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
   int hot_turn = 0;
-  if (alibi) {  // Those up to the warp's last diagonal give it, and any mask-free tile may be hot.
+  if (alibi) {  // Tiles up to the warp's last diagonal set it, and any mask-free tile may be hot.
     const int64_t diagonal = first_row + S::kWarpRows - 1 + task.sequence.offset;
     bounds.hot_begin = (slices.full_begin + kSlices - 1) / kSlices;
     hot_turn =
@@ -282,7 +282,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
                  !all_have_reference(w)) {
         raise_reference<kConfig>(s, w, unit, headroom);
       }
-      // What of a bias only lowers scores comes after: references that are too high do no harm.
+      // The negative part of a bias comes after the reference: references that are too high do no harm.
       if constexpr (kScores && !kGuarded) {
         if (p.bias.data != nullptr) {
           bias.template add_to<BiasPart::negative, kUnits>(s, p.bias_type);
@@ -311,8 +311,8 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         pack<Element>(pr, s);
         multiply_pv<kConfig, Element>(w, pr, v_slice);
         if constexpr (kFeatures == Features::all) {
-          // Dropped keys leave sums that are small beside their terms, as small scales of V do: P
-          // needs a second half.
+          // Dropped keys leave sums that are small compared with their
+          // terms, and so do small scales of V: P needs a second term.
           if ((p.dropout && !kinds) || (kFp8 && scaled)) {
             take_rest<Element>(s, pr);
             pack<Element>(pr, s);

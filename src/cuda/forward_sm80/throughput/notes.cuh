@@ -1,4 +1,4 @@
-// What a block writes down in shared memory, because the registers of its main loop are full.
+// Block state in shared memory, for which the main loop has no registers.
 #pragma once
 
 #include "cuda/attention/kv_range.hpp"
@@ -11,24 +11,24 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The tiles of a loop: up to `end` for the block, of them [hot_begin, hot_end) hot for the warp.
+// The tiles of a loop: the block's end at `end`, and [hot_begin, hot_end) are hot for the warp.
 struct LoopBounds {
   int end;
   int hot_begin, hot_end;
 };
 
-// What a warp asks for only outside of hot tiles; and, where registers are short, its loop bounds.
+// Warp state needed only outside of hot tiles, and loop bounds if registers are scarce.
 struct WarpNotes {
   LoopBounds bounds;
   attention::TileRange slices;
   LineContext context;   // of Features::scores
-  float references[32];  // of the warp's rows, while the registers of a hot tile are full
+  float references[32];  // of the warp's rows, during hot tiles, which use all registers
   int hot_turn;          // no tile before it is hot; with Features::scores, see key_turns.hpp
-  bool far;              // some score of the first tiles is too near to the cap for score_lines
-  bool wrong;            // one of a later tile was
+  bool far;              // a score of the first tiles is too near the cap for score_lines
+  bool wrong;            // a score of a later tile was
 };
 
-// The same for all of a block. One in a kernel, for all of its passes.
+// Block state. One per kernel, shared by all of its passes.
 template <int kWarps>
 struct BlockNotes {
   Task task;
@@ -39,12 +39,12 @@ struct BlockNotes {
 };
 template <int kWarps>
 __device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
-  // 1 KB with what a block is charged for: two of head dimension 64 share the 100 KB of sm_89.
+  // 1 KB with the block's reserved memory: two of head dimension 64 share the 100 KB of sm_89.
   static_assert(sizeof(BlockNotes<kWarps>) <= 1024);
   return ptx::static_shared<BlockNotes<kWarps>>();
 }
 
-// References of this lane's rows to where score_lines look for them, and back.
+// Writes this lane's references to where score_lines read them, and reads them back.
 template <Config kConfig>
 __device__ __forceinline__ void put_references(WarpNotes& notes, const WarpState<kConfig>& w,
                                                int lane) {
@@ -63,8 +63,8 @@ __device__ __forceinline__ void get_references(const WarpNotes& notes, WarpState
   }
 }
 
-// The task that attend was given, which registers do not keep over the main loop. A barrier has
-// passed since.
+// Returns the task given to attend(), which is not kept in
+// registers over the main loop. A barrier has passed since then.
 template <Config kConfig>
 __device__ __forceinline__ const Task& noted_task() {
   return block_notes<kConfig.warps>().task;

@@ -1,4 +1,4 @@
-// Elements of O in its type, and the largest values (docs/semantics.md).
+// Stores elements of O in its type, and records the largest values (docs/semantics.md).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ __device__ inline void store_as(ElementType type, void* data, int64_t at, float 
   }
 }
 
-// The largest of a warp's numbers, none below 0. The bits of such have their order, and NaN is the
-// largest.
+// The largest of a warp's nonnegative numbers. Their bits
+// compare like the numbers, with NaN as the largest.
 struct Largest {
   uint32_t bits = 0;
 
@@ -47,16 +47,16 @@ struct Largest {
   }
 };
 
-// Of a row whose largest score, in natural units, is `reference` and weighs 1 in `sum`.
+// Returns a row's largest probability. `reference`: its largest score, natural, of weight 1 in `sum`.
 __device__ __forceinline__ float largest_probability(float reference, float sum, float sink) {
-  if (sum == 0) return 0;  // no key; a NaN sum is not
+  if (sum == 0) return 0;  // no key; a NaN sum is not 0
   const float top = fmaxf(reference, sink);
   const float share = ptx::exp2_approx((reference - top) * kLog2E);
   const float of_sink = sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E);
   return share / (sum * share + of_sink);
 }
 
-// Elements of O one by one where it may be of fp8, and the largest of them.
+// Stores single elements of O, which may be fp8, and records the largest.
 struct ScaledOutput {
   Fp8Output fp8 = Fp8Output::none;
   float scale = 1;

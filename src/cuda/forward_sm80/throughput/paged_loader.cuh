@@ -1,17 +1,17 @@
-// Tiles of K and V out of a cache, on their way to shared memory: each row comes from where the page
-// table says.
+// Copies tiles of K and V from a cache to shared
+// memory: each row's address comes from the page table.
 //
 //   lanes of a row   | K, pass 0 | V, pass 0 | K, pass 1 | V, pass 1 | ...      eight, as chunks of a panel
 //
-// Eight lanes copy a row of K and of V in each pass. Each of them looks up one of these rows, and
-// hands its place to the others by a shuffle: one lookup a lane and tile, whatever the page size is.
+// Eight lanes copy a row of K and of V in each pass. Each lane looks up one of these rows and
+// passes its address to the others by a shuffle: one lookup per lane and tile, for any page size.
 //
-//   tile n    : | wait, barrier | copy n + 1 | place of n + 2 | read the table for n + 3 | S = Q K^T ...
+//   tile n    : | wait, barrier | copy n + 1 | address of n + 2 | read the table for n + 3 | S = Q K^T ...
 //
-// The table is read two tiles before the copy, so that nobody waits for it.
+// The table is read two tiles before the copy, so that the copy does not wait for it.
 //
-// A key that no query of the block sees (past the entry's end, right of the diagonal, left of the
-// window) is not looked up: its page may be anything, and its rows are zeros.
+// A key that no query of the block sees (past the sequence's end, right of the diagonal,
+// left of the window) is not looked up: its page may be anything, and its row is zeros.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Where the rows of a block's KV head lie in K, or in V: in chunks of 16 bytes from its beginning.
+// Offsets of the KV head's rows in K, or in V, in chunks of 16 bytes from the tensor's beginning.
 struct CachePlaces {
-  uint32_t first;      // of page 0; of keys in one piece, of the entry
-  uint32_t page, row;  // from one to the next
+  uint32_t first;      // of page 0; of the sequence if keys are contiguous
+  uint32_t page, row;  // strides
 };
 
-// What lookups of a block go by. Rows are those of the entry's cache.
+// A block's data for lookups. Rows are counted in the sequence's cache.
 struct CacheOrigin {
-  const int32_t* pages;  // of the entry
+  const int32_t* pages;  // of the sequence
   int first_row;         // of key 0
   int seen_begin;        // the rows that some query of the block sees
   uint32_t seen_rows;
@@ -71,7 +71,7 @@ __device__ __forceinline__ CacheOrigin kv_origin(const PagedParams& p, const Tas
   return origin;
 }
 
-// Copies tiles of K and V one after the other.
+// Copies consecutive tiles of K and V.
 template <Config kConfig>
 struct PagedKvLoader {
   using S = Shape<kConfig>;
@@ -82,9 +82,9 @@ struct PagedKvLoader {
   static_assert(VCopy::kPasses == kPasses && 2 * kPasses <= KCopy::kPanelChunks &&
                 VCopy::kPanelChunks == KCopy::kPanelChunks && S::kBytes == 2);
 
-  uint32_t at;       // where this lane's row of the next tile begins, in chunks; kUnseen: nowhere
-  int row;           // of the tile after that: this lane's
-  uint32_t in_page;  // where that begins, counted from the same row of page 0; or kUnseen
+  uint32_t at;       // this lane's row of the next tile begins here, in chunks; kUnseen: no row
+  int row;           // this lane's row of the tile after that
+  uint32_t in_page;  // its offset from the same row of page 0, or kUnseen
   int stored;        // its page, as the table says
 
   __device__ __forceinline__ PagedKvLoader(const PagedParams& p, const CacheOrigin& origin,
@@ -124,24 +124,24 @@ struct PagedKvLoader {
   }
 
  private:
-  // With what all kernels write down, 1 KB: see block_notes.
+  // 1 KB together with the state that all kernels keep: see block_notes.
   static_assert(sizeof(CacheOrigin) + sizeof(BlockNotes<kConfig.warps>) <= 1024);
   __device__ __forceinline__ static CacheOrigin& notes() {
     return ptx::static_shared<CacheOrigin>();
   }
 
-  // This thread's chunk of a row.
+  // Returns this thread's chunk of a row.
   __device__ __forceinline__ static const unsigned char* source(const attention::RowMatrix& m,
                                                                 uint32_t row_at, int thread) {
     const uint32_t chunk = row_at + static_cast<uint32_t>(KCopy::chunk_of(thread));
     return static_cast<const unsigned char*>(m.data) + uint64_t{chunk} * tile::kChunkBytes;
   }
-  // What lane `lane` of the eight knows.
+  // Returns the address known to lane `lane` of the eight.
   __device__ __forceinline__ uint32_t of_lane(int lane, int thread) const {
     return __shfl_sync(0xffffffffU, at, (thread & 24) + lane);
   }
 
-  // Reads the table for `row`, if somebody sees it; nobody waits for it yet.
+  // Starts the table's load for `row`, if a query sees it; the next advance() waits for it.
   __device__ __forceinline__ void look_up(const PagedParams& p, int thread) {
     const CacheOrigin& origin = notes();
     stored = 0;
@@ -157,7 +157,7 @@ struct PagedKvLoader {
     }
   }
 
-  // On to the next tile.
+  // Advances to the next tile.
   __device__ __forceinline__ void advance(const PagedParams& p, int thread) {
     const int page = attention::clamped(stored, 0, p.cache.num_pages - 1);
     if (page != stored && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
@@ -168,7 +168,7 @@ struct PagedKvLoader {
   }
 };
 
-// What loads the tiles of a kernel that is told P.
+// The loader of a kernel with parameters P.
 template <class P, Config kConfig, Features kFeatures, class Stored>
 struct LoaderOf {
   using Type = KvLoader<kConfig, kFeatures, Stored>;

@@ -1,15 +1,15 @@
 // Long rows by pairs of warps: head dimensions above 192, with the shared memory of 8.0 and 9.0.
 //
-// 32 query rows of 256 outputs are twice what a warp can hold, and with 16 rows per warp every
-// fragment of K and V serves one product only, which makes shared memory the limit. So two warps
-// share 32 rows: each computes the scores of half of a tile's keys, both read all probabilities,
-// and each owns half of the columns of O.
+// 32 query rows of 256 outputs are twice what a warp can hold, and with 16 rows per
+// warp, every fragment of K and V serves only one product, which makes shared memory
+// the bottleneck. So two warps share 32 rows: each computes the scores of half of a
+// tile's keys, both read all probabilities, and each owns half of the columns of O.
 //
 //   warp 2i     | S of keys  0..31 | P -> shared | O, columns   0..127, += P V |
 //   warp 2i + 1 | S of keys 32..63 | P -> shared | O, columns 128..255, += P V |
 //
-// K and V have one buffer each: while scores are computed V is on its way, and the next K during
-// the products with V. Two barriers per tile; the second also shows P to the other warp.
+// K and V have one buffer each: V is loaded while scores are computed, and the next K during the
+// products with V. Two barriers per tile; the second one also makes P visible to the other warp.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,19 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The geometry. What a warp holds is what a Config with half of the columns would give it.
+// The geometry. A warp holds as much as with a Config that has half of the columns.
 template <PairedConfig kPaired>
 struct PairedShape {
   static constexpr Config kWarp = kPaired.warp();
   static constexpr int kThreads = kPaired.threads(), kGroups = kWarp.row_groups;
   static constexpr int kWarpRows = kWarp.warp_rows(), kBlockQ = kPaired.block_q();
   static constexpr int kBlockKv = kPaired.block_kv, kWarpKeys = kBlockKv / 2;
-  static constexpr int kColumns = kWarp.head_dim_v;  // of O, a warp's
+  static constexpr int kColumns = kWarp.head_dim_v;  // of O, per warp
   static constexpr int kQkSteps = kPaired.head_dim / 16, kOutSteps = kColumns / 16;
   static constexpr int kKeySteps = kWarpKeys / 16;  // of a warp's own keys
   static constexpr int kHeldSteps = kPaired.held_q_steps;
 
-  using QTile = tile::SmemTile<kBlockQ, kPaired.head_dim, 2>;  // and O
+  using QTile = tile::SmemTile<kBlockQ, kPaired.head_dim, 2>;  // also O
   using KvTile = tile::SmemTile<kBlockKv, kPaired.head_dim, 2>;
   using PTile = tile::SmemTile<kBlockQ, kBlockKv, 2>;
   using QCopy = TileCopy<QTile, kPaired.head_dim, kThreads>;
@@ -51,7 +51,7 @@ struct PairedShape {
   static_assert(kPOffset + PTile::kBytes == kPaired.smem_bytes());
 };
 
-// Tiles of one matrix, one after the other.
+// Loads consecutive tiles of one matrix.
 template <PairedConfig kPaired>
 struct PairedLoader {
   using S = PairedShape<kPaired>;
@@ -68,7 +68,7 @@ struct PairedLoader {
     rows_left = static_cast<int>(task.sequence.len_kv) - first;
   }
 
-  // fallback_bytes: of the rows that the fallback copies at once.
+  // fallback_bytes: size of the rows that the fallback copies at once.
   __device__ __forceinline__ void load(const Params& p, const void* readable, int head_dim,
                                        int64_t fallback_bytes, unsigned char* tile) {
     const auto thread = static_cast<int>(threadIdx.x);
@@ -85,7 +85,7 @@ struct PairedLoader {
   static constexpr int kPassesOfFallback = kPaired.threads() / kConfigs[kPaired.fallback].threads();
 };
 
-// Q of a warp: its first columns held in registers, the others read again for every tile.
+// Q of a warp: its first columns are held in registers, the others read again for every tile.
 template <PairedConfig kPaired>
 struct PairedQueries {
   using S = PairedShape<kPaired>;
@@ -177,12 +177,12 @@ __device__ __forceinline__ void paired_pv(
   }
 }
 
-// One float a row and side of every pair, in shared memory.
+// One float per row and side of every pair, in shared memory.
 template <PairedConfig kPaired>
 using PairNumbers = float[2][PairedShape<kPaired>::kBlockQ];
 
-// Gives the other warp of the pair this lane's numbers, which its whole quad has, and gets the
-// other's. `first`: of the warp's rows, in the block.
+// Exchanges this lane's numbers, which its whole quad holds, with the
+// other warp of the pair. `first`: the warp's first row in the block.
 template <PairedConfig kPaired>
 __device__ __forceinline__ void exchange(PairNumbers<kPaired>& numbers,
                                          float (&mine)[PairedShape<kPaired>::kGroups][2],
@@ -190,7 +190,7 @@ __device__ __forceinline__ void exchange(PairNumbers<kPaired>& numbers,
                                          int first, int side, int lane) {
   using S = PairedShape<kPaired>;
   const int pair_barrier = 1 + first / S::kWarpRows;
-  ptx::named_barrier_sync(pair_barrier, 64);  // what was there before has been read
+  ptx::named_barrier_sync(pair_barrier, 64);  // the previous contents have been read
 #pragma unroll
   for (int g = 0; g < S::kGroups; ++g) {
 #pragma unroll
@@ -208,7 +208,7 @@ __device__ __forceinline__ void exchange(PairNumbers<kPaired>& numbers,
   }
 }
 
-// The reference of each row becomes the largest score of the pair so far, with headroom.
+// Raises each row's reference to the pair's largest score so far, plus headroom.
 template <PairedConfig kPaired>
 __device__ __forceinline__ void raise_paired(const typename PairedShape<kPaired>::Scores& s,
                                              WarpState<PairedShape<kPaired>::kWarp>& w, float scale,
@@ -237,7 +237,7 @@ __device__ __forceinline__ void raise_paired(const typename PairedShape<kPaired>
   }
 }
 
-// P of the warp's keys into its part of the tile of P.
+// Writes P of the warp's keys to its part of the tile of P.
 template <PairedConfig kPaired>
 __device__ __forceinline__ void share_probabilities(
     const Probabilities<PairedShape<kPaired>::kGroups, PairedShape<kPaired>::kKeySteps>& pr,
@@ -258,7 +258,7 @@ __device__ __forceinline__ void share_probabilities(
   }
 }
 
-// The other warp's.
+// Reads the other warp's part.
 template <PairedConfig kPaired>
 __device__ __forceinline__ void read_probabilities(
     Probabilities<PairedShape<kPaired>::kGroups, PairedShape<kPaired>::kKeySteps>& pr,

@@ -1,10 +1,10 @@
-// The kernel of paired.cuh: one block a tile of queries.
+// The kernel of paired.cuh: one block per query tile.
 //
 //   | wait K, barrier | load V -> | S, softmax, P -> | wait V, barrier | load K' -> | O += P V |
 //
-// The softmax is that of mainloop.cuh: references from the tiles up to the first mask-free one, no
-// maximum after it, and a proof at the end. A block without the proof is computed again by four of
-// its warps, with the tile that serves 99 KB.
+// The softmax is mainloop.cuh's: tiles up to the first mask-free one set the
+// references, later tiles find no maximum, and a proof follows at the end. Four
+// warps recompute a block without the proof, with the tile that fits 99 KB.
 #pragma once
 
 #include "cuda/forward_sm80/throughput/kernel.cuh"
@@ -13,13 +13,13 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Of a block, what registers do not keep over the main loop.
+// Block state that is not kept in registers over the main loop.
 struct PairedNotes {
   Task task;
   attention::BandLimits limits;
 };
 
-// Fills `w`; what a warp holds for its rows in keys of both halves and its columns.
+// Fills `w`: the warp's rows over the keys of both halves, for its columns.
 template <PairedConfig kPaired, class Element>
 __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
                                               unsigned char* shared, PairedNotes& noted,
@@ -114,7 +114,7 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
   }
 }
 
-// Completes the row sums over the pair; false without the proof.
+// Completes the row sums over the pair; returns false without the proof.
 template <PairedConfig kPaired, class Element>
 __device__ __forceinline__ bool finish_paired_sums(WarpState<PairedShape<kPaired>::kWarp>& w,
                                                    PairNumbers<kPaired>& numbers) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ bool finish_paired_sums(WarpState<PairedShape<kPaired
   return right;
 }
 
-// O, staged where Q was.
+// Stores O, staged in Q's memory.
 template <PairedConfig kPaired, class Element>
 __device__ __forceinline__ void store_paired(const Params& p, const Task& task,
                                              unsigned char* shared,

@@ -1,4 +1,4 @@
-// Everything that one launch of forward_sm80_throughput is told. Strides are in elements.
+// The parameters of one launch of forward_sm80_throughput. Strides are in elements.
 #pragma once
 
 #include <vector_types.h>
@@ -16,14 +16,14 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
+// [batch, head, query, key], broadcast if a stride is 0; absent if data is null.
 struct PairMatrix {
   const void* data;
   int64_t batch, head, query, key;
-  bool in_pairs;  // keys are neighbours, and every even key is aligned to two elements
+  bool in_pairs;  // keys are contiguous, and every even key is aligned to two elements
 };
 
-// One element a batch entry and head; absent when data is null.
+// One element per batch entry and head; absent if data is null.
 struct HeadVector {
   const float* data;
   int64_t batch, head;
@@ -31,42 +31,42 @@ struct HeadVector {
 
 enum class ElementType : int32_t { f32, f16, bf16 };
 
-// Rows, keys and offsets up to this leave distances that fp32 holds exactly.
+// Distances between rows and keys are exact in fp32 if rows, keys and offsets are at most this.
 inline constexpr int kFarthest = 1 << 22;
 
-// What Features::scores has a hot line for; anything else goes through slices.
+// The options for which Features::scores has a hot line; all others are processed in slices.
 enum class ScoreLine : int32_t { none, softcap, bias, alibi };
 
 struct Params : attention::ForwardParams {
-  int64_t q_pass_bytes, k_pass_bytes, v_pass_bytes;  // of the rows that a block copies at once
+  int64_t q_pass_bytes, k_pass_bytes, v_pass_bytes;  // size of the rows that a block copies at once
 
   Band band;
   float softmax_scale;
-  // Of a score as the exact softmax takes it, in natural units and in those of log2: the scale
-  // where scores are products alone, 1 where features have made them natural.
+  // Factors of a score in the exact softmax, to natural units and to units of log2:
+  // the scale if scores are plain products, 1 if features have made them natural.
   float score_unit, score_unit_log2;
   bool scores_natural;
   HeadVector sinks;
 
-  attention::TileOrder order;  // of query tiles; of a packed batch, only longest_first counts
-  attention::Divisor by_tiles, by_section, by_section_heads;  // what the order divides by
+  attention::TileOrder order;  // of query tiles; a packed batch uses longest_first only
+  attention::Divisor by_tiles, by_section, by_section_heads;  // divisors of the order
   attention::Divisor by_heads_q, by_group;                    // heads_q, heads_q / heads_kv
-  int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has order.q_tiles tiles
+  int packed_slots;  // per head, see packed_tiles.hpp; 0: every sequence has order.q_tiles tiles
 
-  // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.
+  // Rows are 16-byte chunks without padding: K and V tiles inside a sequence need no test.
   bool whole_chunks;
   ElementType o_type;
   bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
 
-  // Only read by the instances with features.
+  // Read only by the instances with features.
   ScoreLine score_line;
   float cap_terms[4];    // softcap of a product is itself times a polynomial in its square, ...
-  float cap_fourth;      // ... good while the fourth powers of a lane's tile add up to this
-  float largest_first;   // of a tile that references come from, see mainloop.cuh
+  float cap_fourth;      // ... valid while the fourth powers of a lane's tile sum to at most this
+  float largest_first;   // bound on scores of a tile that sets references, see mainloop.cuh
   float score_headroom;  // of references, log2: see Element::kHeadroom
-  float smallest_sum;    // of a row with references that are too high, which may have lost bits
-  int splits;  // of an entry's keys at most, each by blocks of its own; 1: O and LSE are written at
-               // once
+  float smallest_sum;    // below it, a row whose reference is too high may have lost bits
+  int splits;  // upper bound per sequence; each split has its own blocks; 1: O and LSE are stored
+               // directly
   float* partial_o;      // [row, split, head_dim_v], not yet divided by the sums: see partial_row()
   float2* partial_rows;  // [row, split]: reference in score units, sum
   bool chunks_qk,
@@ -77,18 +77,18 @@ struct Params : attention::ForwardParams {
   ElementType bias_type;
   HeadVector alibi_slopes;
   bool dropout;
-  uint32_t dropout_threshold;  // a pair is kept when its word is at least this
+  uint32_t dropout_threshold;  // a pair is kept if its word is at least this
   float dropout_rescale;
   PhiloxKey dropout_key;
 };
 
-// With Features::dropout_state: seed and offset, which the kernel reads, instead of the key.
+// With Features::dropout_state: the kernel reads seed and offset instead of the key.
 struct StateParams : Params {
   const int64_t* dropout_state;
   int64_t dropout_state_step;
 };
 
-// One element a batch entry, KV head and block of keys; absent when data is null.
+// One element per batch entry, KV head and block of keys; absent if data is null.
 struct KeyScales {
   const float* data;
   int64_t batch, head, block;
@@ -96,7 +96,7 @@ struct KeyScales {
   constexpr bool by_key() const { return data != nullptr && block != 0; }
 };
 
-// One number a batch entry and head, which only grows; absent when data is null.
+// One number per batch entry and head, which only grows; absent if data is null.
 struct LargestValues {
   float* data;
   int64_t batch, head;
@@ -105,39 +105,39 @@ struct LargestValues {
 
 enum class Fp8Output : int32_t { none, e4m3, e5m2 };
 
-// With Features::fp8: how Q, K and V are stored, and what their elements are multiplied by. Without
-// dropout_state the key is dropout_key.
+// With Features::fp8: the types of Q, K and V, and the scales of
+// their elements. Without dropout_state, the key is dropout_key.
 struct Fp8Params : StateParams {
   bool q_e5m2, kv_e5m2;  // otherwise e4m3
   HeadVector q_scale;
   KeyScales k_scale, v_scale;
   attention::Divisor by_scale_block;
-  Fp8Output o_fp8;  // O's type, where it is no ElementType
+  Fp8Output o_fp8;  // O's type, if it is not an ElementType
   HeadVector o_scale;
   LargestValues amax_o, amax_s;
 };
 
-// Strides of K or V in pieces of 16 bytes. The last row begins before piece 2^32 - 9: numbers of the
-// pieces of its first 128 bytes have 32 bits, and the last number is none of them.
+// Strides of K or V in pieces of 16 bytes. The last row begins before piece 2^32 - 9,
+// so that indices of its first 128 bytes fit 32 bits without using the largest value.
 struct ChunkStrides {
-  uint32_t lead, head, row;  // lead: from page to page, or from entry to entry
+  uint32_t lead, head, row;  // lead: from page to page, or from sequence to sequence
 };
 
-// With Features::paged: where a cache has the keys. Keys in one piece are in a page of so many rows
-// that there is no second one.
+// With Features::paged: the cache that holds the keys. Contiguous
+// keys are a page of so many rows that there is no second one.
 struct PagedParams : Params {
   attention::KvCacheParams cache;
   int table_step;  // cache.table_page
   ChunkStrides k_chunks, v_chunks;
 };
 
-// What a launch is told, whichever kernel it is of: each takes its part.
+// The parameters of a launch of any kernel: each takes its part.
 struct LaunchParams : Fp8Params {
   attention::KvCacheParams cache;
   int table_step;
   ChunkStrides k_chunks, v_chunks;
 
-  // Whole bytes, also those between members: recorded launches are compared by them.
+  // Copies all bytes, including padding: recorded launches are compared bytewise.
   operator PagedParams() const {
     PagedParams told;
     std::memset(static_cast<void*>(&told), 0, sizeof told);

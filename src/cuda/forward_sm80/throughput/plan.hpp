@@ -1,4 +1,4 @@
-// forward_sm80_throughput as rows of the table of kernels.
+// forward_sm80_throughput as rows of the kernel table.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The first is the one for fp16 and bf16.
+// The first kernel is the one for fp16 and bf16.
 std::vector<Kernel> kernels();
 
-// For keys and values in a cache: in pages, or padded on the left.
+// The kernel for keys and values in a cache, paged or left-padded.
 Kernel paged_kernel();
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -1,9 +1,9 @@
-// P of a hot tile with one of softcap, bias or ALiBi: a straight line like the one without, and
-// like it without a maximum. Any other tile, and what has more than one of them, goes through
-// slices.
+// P of a hot tile with exactly one of softcap, bias and ALiBi: straight-line
+// code like the plain line, and like it without a maximum. All other tiles,
+// and combinations of these options, are processed in slices.
 //
-//   softcap   2^(s t(s^2) - reference), t a polynomial good for scores that stay away from the cap;
-//             the fourth powers of a tile's scores are added up, and the sum is looked at
+//   softcap   2^(s t(s^2) - reference), with a polynomial t valid for scores well below the cap;
+//             the fourth powers of a tile's scores are summed, and the sum is checked
 //             afterwards
 //   ALiBi     2^((s scale + row constant) + step * column), for tiles on one side of the diagonal
 //   bias      2^(s scale + (bias log2 e - reference))
@@ -22,7 +22,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The reference of a lane's row of a slot: from `references` where registers are short.
+// Returns the reference of a lane's row of a slot: from `references` if registers are scarce.
 template <Config kConfig>
 __device__ __forceinline__ float reference_of(const WarpState<kConfig>& w, const float* references,
                                               int slot) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ float reference_of(const WarpState<kConfig>& w, const
   return references[8 * slot];
 }
 
-// `wrong` becomes true where a lane's scores come too near to the cap.
+// Sets `wrong` if a lane's scores come too near the cap.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void exponentiate_capped(Scores<kConfig.row_groups, kProducts>& s,
                                                     WarpState<kConfig>& w, const Params& p,
@@ -62,16 +62,16 @@ __device__ __forceinline__ void exponentiate_capped(Scores<kConfig.row_groups, k
   if ((fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) > p.cap_fourth) wrong = true;
 }
 
-// Steps of ALiBi, log2 per key, up to which its line is right: it takes exponents against the far
-// end of a tile, which costs them the last bits of 64 steps.
+// The largest ALiBi step, in log2 per key, for which the line is accurate: its
+// exponents are relative to the far end of a tile, and lose the last bits of 64 steps.
 inline constexpr float kSteepest = 16;
 
-// What a line needs besides the tile, of the warp; kept in registers where there are enough.
+// The warp's context of a line besides the tile; kept in registers if there are enough.
 struct LineContext {
-  const unsigned char* bias;  // of the warp's first row and key 0
+  const unsigned char* bias;  // at the warp's first row and key 0
   float alibi_step;
-  int diagonal;    // the key that the warp's first row is aligned with
-  bool rows_left;  // whether all rows of the warp exist
+  int diagonal;    // the key on the diagonal of the warp's first row
+  bool rows_left;  // all rows of the warp exist
 };
 
 template <Config kConfig>
@@ -90,8 +90,8 @@ __device__ __forceinline__ LineContext line_context(const Params& p, const Task&
   return context;
 }
 
-// Where the tile of keys from first_key on lies for all rows of the warp: 1 before the diagonal, -1
-// behind it, 0 neither.
+// The position of the KV tile from first_key on, for all rows
+// of the warp: 1 before the diagonal, -1 behind it, 0 neither.
 template <Config kConfig>
 __device__ __forceinline__ int alibi_side(int diagonal, int first_key) {
   if (diagonal >= first_key + kConfig.block_kv - 1) return 1;
@@ -125,7 +125,7 @@ __device__ __forceinline__ void exponentiate_alibi(Scores<kConfig.row_groups, kP
   }
 }
 
-// For the rows of one slot, 8 rows apart.
+// Processes the rows of one slot, 8 rows apart.
 template <Config kConfig, ElementType kType, int kProducts>
 __device__ __forceinline__ void exponentiate_biased(Scores<kConfig.row_groups, kProducts>& s,
                                                     WarpState<kConfig>& w, float scale,
@@ -144,7 +144,7 @@ __device__ __forceinline__ void exponentiate_biased(Scores<kConfig.row_groups, k
   }
 }
 
-// A bias of one type. `lane_row`: of the warp.
+// Processes a bias of one type. `lane_row`: counted in the warp.
 template <Config kConfig, class Element, ElementType kType>
 __device__ __forceinline__ void biased_line(WarpState<kConfig>& w, QueryFragments<kConfig>& q,
                                             const Params& p, const LineContext& context,
@@ -154,11 +154,11 @@ __device__ __forceinline__ void biased_line(WarpState<kConfig>& w, QueryFragment
   using Type = std::conditional_t<kType == ElementType::f32, float, uint16_t>;
   constexpr int kProducts = kConfig.block_kv / 8, kGroups = kConfig.row_groups;
   constexpr int kSlots = 2 * kGroups;
-  // As much as there are registers for is asked for before the products, the rest after them.
+  // Loads as much before the products as registers allow, the rest after them.
   constexpr int kEarly = kConfig.early_bias_slots(sizeof(Type));
   const Type* at =
       reinterpret_cast<const Type*>(context.bias) + lane_row * p.bias.query + first_key + column;
-  // The same rows of the next tile: each lane of a quad every fourth sector of 32 bytes.
+  // Prefetches the same rows of the next tile: each lane of a quad every fourth sector of 32 bytes.
   constexpr int kSector = 32 / sizeof(Type);
 #pragma unroll
   for (int i = 0; i < kConfig.block_kv / (4 * kSector); ++i) {
@@ -193,7 +193,7 @@ __device__ __forceinline__ void biased_line(WarpState<kConfig>& w, QueryFragment
   multiply_pv<kConfig, Element>(w, pr, v_tile);
 }
 
-// A hot tile with features; `lane`: of the warp. False: it has to go through slices.
+// Processes a hot tile with features; `lane`: in the warp. Returns false if it needs slices.
 template <Config kConfig, class Element>
 __device__ __forceinline__ bool scored_line(WarpState<kConfig>& w, QueryFragments<kConfig>& q,
                                             const Params& p, const LineContext& context, int lane,

@@ -1,8 +1,8 @@
-// What happens to a tile of scores between Q K^T and the softmax.
+// The operations on a tile of scores between Q K^T and the softmax.
 //
-// With features, scores leave here in units of log2, or natural ones where the softmax is exact;
-// without, raw: the softmax multiplies. docs/semantics.md: scale, softcap, bias, ALiBi, masks, in
-// this order.
+// With features, the resulting scores are in units of log2, or natural if the
+// softmax is exact; without, they are raw, and the softmax scales them. The
+// order is that of docs/semantics.md: scale, softcap, bias, ALiBi, masks.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Finite natural scores may be infinite in units of log2, a bias of finfo.min is.
+// Finite natural scores may be infinite in units of log2, such as a bias of finfo.min.
 enum class Units { natural, log2 };
 template <Units kUnits>
 inline constexpr float kPerNatural = kUnits == Units::log2 ? kLog2E : 1.0F;
 
-// Where a lane stands: its row of each slot is row + 16 * group + 8 * slot; its keys of product n
-// are column + key_distance(order, n, 0) and the next.
+// A lane's position: its row of each slot is row + 16 * group + 8 * slot;
+// its keys of product n are column + key_distance(order, n, 0) and the next.
 struct LanePlace {
-  int row;     // query, in the entry
+  int row;     // query, in the sequence
   int column;  // first_key_of_lane
 };
 
-// Removes what the band and the length remove. By selection: what the score was does not matter.
+// Masks scores outside the band and the length, by selection: the old score does not matter.
 template <KeyOrder kOrder, int kGroups, int kProducts>
 __device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
                                           const attention::BandLimits& limits,
@@ -49,10 +49,10 @@ __device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
   }
 }
 
-// cap * tanh(s * scale / cap). kExact: for fp32, by a tanh to the last bit or two.
+// cap * tanh(s * scale / cap). kExact: for fp32, with a tanh accurate to the last bit or two.
 template <Units kUnits, bool kExact, int kGroups, int kProducts>
 __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, const Params& p) {
-  // attention/softcap.hpp holds in any units that scale and cap share.
+  // attention/softcap.hpp is valid in any units that scale and cap share.
   const attention::SoftcapParams cap =
       kUnits == Units::log2 ? p.softcap
                             : attention::SoftcapParams{p.softcap.rate, p.softmax_scale, p.cap};
@@ -80,9 +80,9 @@ __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, cons
   }
 }
 
-// Visits every score with the bias or mask element of its pair, read two neighbours at a time by
-// `read_pair(offset)` or one by `read(offset)`. Rows and keys past the lengths read the last ones
-// that exist; the band removes them afterwards.
+// Visits every score with the bias or mask element of its pair, which `read_pair(offset)`
+// reads two neighbours at a time, or `read(offset)` one by one. Rows and keys past the
+// lengths read the last one that exists; the band masks them afterwards.
 template <bool kInPairs, int kGroups, int kProducts, class ReadPair, class Read, class Visit>
 __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const PairMatrix& m,
                                             const Task& task, const LanePlace& lane, int first_key,
@@ -124,12 +124,12 @@ __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const
   }
 }
 
-// A pair with a bias of -inf is removed, even if its score was NaN.
+// A bias of -inf removes its pair, even if the score was NaN.
 __device__ __forceinline__ void add_one_bias(float& score, float bias) {
   score = bias == kNoKey ? kNoKey : score + bias;
 }
 
-// To natural scores.
+// Adds the bias to natural scores.
 template <bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Params& p,
                                          const Task& task, const LanePlace& lane, int first_key) {
@@ -156,7 +156,7 @@ __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Pa
   }
 }
 
-// What a key further from the diagonal adds.
+// Returns the ALiBi term per key of distance from the diagonal.
 template <Units kUnits>
 __device__ __forceinline__ float alibi_step(const Params& p, const Task& task) {
   const HeadVector& slopes = p.alibi_slopes;
@@ -199,8 +199,8 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const P
   }
 }
 
-// All features that change scores, except for the band. Scores are natural afterwards, or raw where
-// nothing but masks is asked for.
+// Applies all features that change scores, except the band. Scores
+// are natural afterwards, or raw if only masks are present.
 template <bool kExact, bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
                                                const Task& task, const LanePlace& lane,
@@ -219,7 +219,7 @@ __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, co
   }
 }
 
-// In the pass that counts kinds every pair that is not removed weighs 1.
+// In the pass that counts kinds, every pair that is not removed weighs 1.
 template <int kGroups, int kProducts>
 __device__ __forceinline__ void level_scores(Scores<kGroups, kProducts>& s) {
 #pragma unroll
@@ -232,7 +232,7 @@ __device__ __forceinline__ void level_scores(Scores<kGroups, kProducts>& s) {
   }
 }
 
-// The largest magnitude among this lane's scores; NaN is ignored.
+// Returns the largest magnitude among this lane's scores; NaN is ignored.
 template <int kGroups, int kProducts>
 __device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s) {
   float largest = 0;
@@ -247,8 +247,8 @@ __device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s)
   return largest;
 }
 
-// Where a block's dropout key is: among the parameters, or in shared memory when it is made of what
-// memory holds.
+// A block's dropout key: among the parameters, or in
+// shared memory if it is computed from values in memory.
 __device__ __forceinline__ void note_dropout_key(const Params&) {}
 __device__ __forceinline__ PhiloxKey dropout_key_of(const Params& p) { return p.dropout_key; }
 __device__ __forceinline__ PhiloxKey dropout_key_of(const StateParams&) {
@@ -267,9 +267,9 @@ __device__ __forceinline__ void note_dropout_key(const Fp8Params& p) {
   }
 }
 
-// Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. `kinds`: weights
-// them instead (element.cuh). One Philox block holds four keys, two of this lane and two of its
-// neighbour: the even lane draws for slot 0, the odd one for slot 1, and they exchange.
+// Zeroes the probabilities of dropped pairs; the others are rescaled with the output. `kinds`:
+// sets weights instead (element.cuh). One Philox block serves four keys, two of this lane and two
+// of its neighbour: the even lane draws for slot 0, the odd one for slot 1, and they exchange.
 template <int kGroups, int kProducts, class P>
 __device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const P& p, const Task& task,
                                      const LanePlace& lane, int first_key, bool kinds) {

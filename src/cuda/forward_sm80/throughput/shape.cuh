@@ -19,8 +19,8 @@ struct Shape {
   static constexpr int kBytes = kConfig.element_bytes;
   static constexpr int kChunkElements = tile::kChunkBytes / kBytes;
   static constexpr int kQkSteps =
-      kConfig.head_dim_qk * kBytes / 32;                     // 32 bytes of Q's and K's rows
-  static constexpr int kOutSteps = kConfig.head_dim_v / 16;  // 16 columns of V and O
+      kConfig.head_dim_qk * kBytes / 32;                     // per 32 bytes of Q's and K's rows
+  static constexpr int kOutSteps = kConfig.head_dim_v / 16;  // per 16 columns of V and O
 
   using QTile = tile::SmemTile<kBlockQ, kConfig.stored_qk(), kBytes>;
   using KTile = tile::SmemTile<kBlockKv, kConfig.stored_qk(), kBytes>;
@@ -39,13 +39,13 @@ struct Shape {
 
 using attention::kLn2, attention::kLog2E, attention::kNoKey;
 
-// A warp's share. Lane l owns rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of each 16-row group, and
-// columns 2 (l % 4) and + 1 of each product (tile/fragment.hpp).
+// A warp's state. Lane l owns rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of each
+// 16-row group, and columns 2 (l % 4) and + 1 of each product (tile/fragment.hpp).
 template <Config kConfig>
 struct WarpState {
   float o[kConfig.row_groups][kConfig.head_dim_v / 8][4];
   float sum[kConfig.row_groups][2];        // of this lane's exponentials
-  float reference[kConfig.row_groups][2];  // what they are relative to, log2; kNoKey before any key
+  float reference[kConfig.row_groups][2];  // of the exponents, log2; kNoKey before any key
 
   __device__ void clear() {
 #pragma unroll
@@ -64,7 +64,7 @@ struct WarpState {
   }
 };
 
-// Accumulators of S for kProducts * 8 keys: all of a tile's, or a slice's.
+// Accumulators of S for kProducts * 8 keys: a whole tile's, or a slice's.
 template <int kGroups, int kProducts>
 using Scores = float[kGroups][kProducts][4];
 

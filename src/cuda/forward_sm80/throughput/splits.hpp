@@ -1,11 +1,11 @@
-// How the keys of a split problem are cut: few queries against long keys fill a GPU only when
-// several blocks share the keys of a query. A second kernel (combine.cu) joins what they find.
+// Splits of a problem's keys: few queries against long keys fill a GPU only if several
+// blocks share a query's keys. A second kernel (combine.cuh) combines their results.
 //
 //   keys    | split 0 | split 1 | ... | last, shorter |        a split is a whole number of tiles
 //
-// Where a split begins depends on its own entry's keys and on nothing else: not on the batch, its
-// longest entry, the heads or the GPU. So a row's bits do not either. A launch has as many splits
-// as any entry may want; those that an entry does not have end at once.
+// The boundaries of a sequence's splits depend only on its own keys: not on the batch, its longest
+// sequence, the heads or the GPU. Therefore a row's bits do not depend on these either. A launch
+// has as many splits as any sequence may need; splits that a sequence does not have exit at once.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-inline constexpr int64_t kMostSplits = 64;  // where the splits are not the smallest
-inline constexpr int64_t kFewKeys = 512;    // up to which they are
+inline constexpr int64_t kMostSplits = 64;  // unless splits have the smallest size
+inline constexpr int64_t kFewKeys = 512;    // up to here, they have the smallest size
 
-// Keys of a split of an entry with so many; a multiple of every tile's.
+// Returns the keys per split of a sequence with len_kv keys; a multiple of every tile's.
 constexpr int64_t split_keys(int64_t len_kv) {
   if (len_kv <= kFewKeys) return 64;
   int64_t keys = 256;
@@ -29,8 +29,8 @@ constexpr int64_t split_count(int64_t len_kv) {
   return len_kv <= keys ? 1 : (len_kv + keys - 1) / keys;
 }
 
-// Splits of an entry with at most so many keys: shorter ones may have more of them. At least two,
-// so that every entry's results are joined.
+// Returns the largest number of splits of a sequence with at most seqlen_kv keys: shorter
+// ones may have more. At least two, so that every sequence's results are combined.
 constexpr int64_t most_splits(int64_t seqlen_kv) {
   if (seqlen_kv > 256 * kMostSplits) return kMostSplits;
   return std::max({int64_t{2}, split_count(std::min(seqlen_kv, kFewKeys)), split_count(seqlen_kv)});

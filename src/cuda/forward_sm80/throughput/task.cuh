@@ -1,4 +1,4 @@
-// What one block computes: a tile of queries of one batch entry and head.
+// A block's task: a tile of queries of one batch entry and head.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace flashcore::cuda::forward_sm80::throughput {
 
 struct Task {
   int batch, head;
-  int first_query;  // of the tile, counted in the entry
+  int first_query;  // of the tile, counted in the sequence
   Sequence sequence;
 };
 
-// Tile number `index` of the launch.
+// Returns tile number `index` of the launch.
 __device__ inline attention::TileOrder::Place find_tile(const Params& p, uint32_t index) {
   using By = attention::TileOrder::By;
   return p.order.at(index, [&](By by, uint32_t n, uint32_t d) {
@@ -28,14 +28,14 @@ __device__ inline attention::TileOrder::Place find_tile(const Params& p, uint32_
   });
 }
 
-// Slot `slot` of a head of a packed batch: its entry, and which tile of it. q_tiles, which no entry
-// has, where there is none.
+// Returns the sequence and the tile in slot `slot` of a head of a
+// packed batch; if there is none, q_tiles, which no sequence has.
 __device__ inline attention::TileOrder::Place find_packed(const Params& p, uint32_t head,
                                                           uint32_t slot, int block_q) {
   const attention::PackedTile found = attention::find_packed_tile(
       slot, p.batch, block_q,
       [&](int b) { return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q); });
-  // What is in memory need not increase: no tile then, like those past an entry's end.
+  // Values in memory may decrease: then there is no tile, as past a sequence's end.
   const int64_t here = p.order.longest_first ? found.tiles - 1 - found.tile : found.tile;
   return {static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head,
           here < 0 || here >= p.order.q_tiles ? p.order.q_tiles : static_cast<uint32_t>(here)};
@@ -55,19 +55,19 @@ __device__ inline Sequence find_sequence(const PagedParams& p, int b) {
   return sequence_of(attention::find_cached_entry(p, p.cache, b).entry);
 }
 
-// Which split of the keys is the share of block `index`.
+// Returns the split that block `index` computes.
 __device__ inline int find_split(const Params& p, uint32_t index) {
   const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
   return static_cast<int>(index / heads % static_cast<uint32_t>(p.splits));
 }
 
-// Tiles of keys of each of the entry's splits.
+// Returns the KV tiles per split of the sequence.
 __device__ inline int split_tiles(const Task& task, int block_kv) {
   return static_cast<int>(split_keys(task.sequence.len_kv)) / block_kv;
 }
 
-// With splits, those of a tile and its heads of one group follow each other: what runs at once
-// shares keys and values.
+// With splits, those of a tile and its group of heads are consecutive:
+// blocks that run at the same time share keys and values.
 template <bool kSplits, class P>
 __device__ inline Task find_task(const P& p, uint32_t index, int block_q) {
   attention::TileOrder::Place place;
@@ -93,13 +93,13 @@ __device__ inline Task find_task(const P& p, uint32_t index, int block_q) {
   return task;
 }
 
-// The KV head of a query head.
+// Returns the KV head of a query head.
 __device__ inline int kv_head_of(const Params& p, int head) {
   return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(head)));
 }
 
-// Number of a query among the rows of partial results: [batch, head, query], in a packed batch
-// [head, row of the tensor].
+// Returns a query's row in the partial results: [batch, head,
+// query], or [head, row of the tensor] in a packed batch.
 __device__ inline int64_t partial_row(const Params& p, const Task& task, int row) {
   if (p.cu_seqlens_q.data != nullptr) {
     return int64_t{task.head} * p.total_q + task.sequence.q_begin + row;
@@ -107,7 +107,7 @@ __device__ inline int64_t partial_row(const Params& p, const Task& task, int row
   return (int64_t{task.batch} * p.heads_q + task.head) * p.seqlen_q + row;
 }
 
-// Row `row` of a matrix's batch entry and head, in a packed tensor counted from its first row.
+// Returns row `row` of a batch entry and head; in a packed tensor, counted from its first row.
 template <int kElementBytes>
 __device__ inline const unsigned char* row_pointer(const attention::RowMatrix& m, int batch,
                                                    int head, int64_t row) {

@@ -1,11 +1,11 @@
-// Rows of Q, K and V into swizzled shared-memory tiles.
+// Copies rows of Q, K and V into swizzled shared-memory tiles.
 //
 // A thread owns one 16-byte chunk column of every 128-byte panel and every kRowsPerPass-th row:
 //
 //   thread t:  chunk t % 8 of each panel, rows t / 8, t / 8 + kRowsPerPass, ...
 //
-// The row step is a multiple of 8, so the swizzle of a thread never changes, panels are constant
-// offsets from one pointer a row, and eight threads read 128 contiguous bytes.
+// The row step is a multiple of 8, so a thread's swizzle never changes, panels are
+// constant offsets from one pointer per row, and eight threads read 128 contiguous bytes.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct TileCopy {
   __device__ static int row_of(int thread) { return thread / kPanelChunks; }
   __device__ static int chunk_of(int thread) { return thread % kPanelChunks; }
 
-  // The matrix's row that goes there, counted from the tile's first.
+  // Returns the matrix's row for that row of the tile, counted from the tile's first.
   __device__ static int source_row(int thread) { return key_of_row(kOrder, row_of(thread)); }
 
-  // Where this thread starts in a matrix whose first row is at `data`.
+  // Returns this thread's starting address in a matrix whose first row is at `data`.
   __device__ static const unsigned char* start(const void* data, int64_t row_bytes, int thread) {
     return static_cast<const unsigned char*>(data) + source_row(thread) * row_bytes +
            chunk_of(thread) * tile::kChunkBytes;
@@ -40,8 +40,8 @@ struct TileCopy {
     return tile + Tile::chunk_offset(row_of(thread), chunk_of(thread));
   }
 
-  // A tile wholly inside the matrix, its rows kHeadDim long. Gives where the next tile starts.
-  // pass_bytes: kRowsPerPass rows.
+  // Copies a tile entirely inside the matrix, with rows of kHeadDim elements.
+  // Returns the start of the next tile. pass_bytes: size of kRowsPerPass rows.
   __device__ static const unsigned char* whole(unsigned char* tile, const unsigned char* source,
                                                int64_t pass_bytes, int thread) {
     unsigned char* const to = target(tile, thread);
@@ -53,7 +53,7 @@ struct TileCopy {
     return source;
   }
 
-  // The thread's row of one pass. `to`: target(tile, thread).
+  // Copies the thread's row of one pass. `to`: target(tile, thread).
   __device__ static void whole_row(unsigned char* to, const unsigned char* source, int pass,
                                    int thread) {
 #pragma unroll
@@ -66,8 +66,8 @@ struct TileCopy {
     }
   }
 
-  // The same with zeros for rows at or past `rows` and chunks at or past `chunks`. `readable` is
-  // any address that may be read.
+  // Copies a tile with zeros for rows at or past `rows` and
+  // chunks at or past `chunks`. `readable`: any readable address.
   __device__ static const unsigned char* part(unsigned char* tile, const unsigned char* source,
                                               int64_t pass_bytes, int rows, int chunks,
                                               const void* readable, int thread) {
@@ -81,7 +81,7 @@ struct TileCopy {
     return source;
   }
 
-  // The thread's row of one pass, with zeros if it is not `used`.
+  // Copies the thread's row of one pass, or zeros unless `used`.
   __device__ static void part_row(unsigned char* to, const unsigned char* source, int pass,
                                   bool used, int chunks, const void* readable, int thread) {
 #pragma unroll
@@ -92,7 +92,7 @@ struct TileCopy {
     }
   }
 
-  // The same for rows of any length and alignment, element by element and at once.
+  // Copies rows of any length and alignment, element by element and synchronously.
   __device__ __noinline__ static const unsigned char* elements(unsigned char* tile,
                                                                const unsigned char* source,
                                                                int64_t pass_bytes, int rows,

@@ -1,4 +1,4 @@
-// Q, and tiles of K and V one after the other, on their way to shared memory.
+// Copies Q, and consecutive tiles of K and V, to shared memory.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// threadIdx.x, from a register if there is one for it.
+// Returns threadIdx.x, from a register if there is one to spare.
 template <Config kConfig, Features kFeatures>
 __device__ __forceinline__ int lane_source() {
   return kConfig.spares_registers(kFeatures) ? static_cast<int>(threadIdx.x) : ptx::thread_index();
 }
 
-// Where the keys and values of a block's head begin, for those who compute addresses again.
+// The start of the keys and values of a block's head, for code that recomputes addresses.
 struct KvOrigin {
   const unsigned char *k, *v;
 };
@@ -28,7 +28,7 @@ __device__ __forceinline__ KvOrigin kv_origin(const Params& p, const Task& task,
           row_pointer<kElementBytes>(p.v, task.batch, kv_head, task.sequence.kv_begin)};
 }
 
-// Copies tiles of K and V of one head, one after the other. Stored: the geometry of what lies in
+// Copies consecutive tiles of K and V of one head. Stored: the geometry of the tiles in
 // memory.
 template <Config kConfig, Features kFeatures, class Stored = Shape<kConfig>>
 struct KvLoader {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
       row_pointer<S::kBytes>(p.q, task.batch, task.head, task.sequence.q_begin + task.first_query),
       S::kBytes * p.q.row, thread);
   const int rows = static_cast<int>(task.sequence.len_q) - task.first_query;
-  // Only where there are registers for its addresses beside O.
+  // Only if there are registers for its addresses along with O.
   if (kConfig.spares_registers(kFeatures) && p.whole_chunks && rows >= S::kBlockQ) {
     Copy::whole(shared, source, p.q_pass_bytes, thread);
   } else if (kFeatures != Features::all || p.chunks_qk) {

@@ -1,13 +1,13 @@
 // Exactness when V holds NaN or infinities.
 //
-// A product multiplies every probability of a tile by every value, and 0 * NaN is NaN: a NaN would
-// reach rows whose mask removes its key. So a block whose outputs are not finite is computed again
-// in two passes, both through the ordinary loop:
+// A product multiplies every probability of a tile by every value, and 0 * NaN is
+// NaN: a NaN would reach rows whose mask removes its key. Therefore a block whose
+// outputs are not finite is recomputed in two passes, both through the ordinary loop:
 //
-//   values   NaN and infinities of V become 0: finite outputs, right except for what was left out
+//   values   NaN and infinities of V become 0: outputs are finite, and right except for these values
 //   kinds    V becomes 0, or a weight for each kind of non-finite value; probabilities become 1
-//            where the pair counts and 0 where it is removed: a sum that is not 0 says that the row
-//            attends to such a value in this column, and of which kind. Dropout removes no pair: 0
+//            if the pair counts and 0 if it is removed: a sum that is not 0 means that the row
+//            attends to such a value in this column, and tells its kind. Dropout removes no pair: 0
 //            times an infinity is NaN
 #pragma once
 
@@ -29,8 +29,8 @@ __device__ inline uint32_t guarded(uint32_t bits, GuardPass pass) {
   return bits == magnitude ? Element::kOneBits : Element::kNegativeWeightBits;
 }
 
-// Rewrites this thread's share of a V tile; whether it held anything that is not finite. Barriers
-// must pass before and after.
+// Rewrites this thread's share of a V tile; returns whether it held
+// a value that is not finite. Barriers must pass before and after.
 template <class Element, int kTileBytes>
 __device__ inline bool guard_values(unsigned char* tile, GuardPass pass, int thread, int threads) {
   bool found = false;
@@ -50,7 +50,7 @@ __device__ inline bool guard_values(unsigned char* tile, GuardPass pass, int thr
   return found;
 }
 
-// What an output becomes whose kinds added up to `sum`, which is not 0.
+// Returns the output whose kinds added up to `sum`, which is not 0.
 __device__ inline float nonfinite_of(float sum) {
   const float infinity = __int_as_float(0x7f800000);
   if (sum >= kNanWeight) return __int_as_float(0x7fffffff);

@@ -1,6 +1,6 @@
 // The three phases of a tile, by one warp: S = Q K^T, P = 2^(S - reference), O += P V.
 //
-// Fragments of K and V come from shared memory once for all row groups of the warp.
+// Fragments of K and V are loaded from shared memory once for all row groups of the warp.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Byte offset of the row that this lane names to ldmatrix, within a 16 x 16 block at the tile's
-// start: rows first for Q and V (whose matrices are rows 0-7, 8-15, then the next 8 columns),
-// columns first for K.
+// Byte offset of the row that this lane passes to ldmatrix, within a 16
+// x 16 block at the tile's start: rows first for Q and V (whose matrices
+// are rows 0-7, 8-15, then the next 8 columns), columns first for K.
 template <class Tile>
 __device__ __forceinline__ uint32_t rows_first(int lane) {
   return Tile::chunk_offset(lane & 15, lane >> 4);
@@ -49,7 +49,7 @@ struct QueryFragments {
   }
 };
 
-// For as many keys as s has room for, from the one at k_address on.
+// Computes the scores of as many keys as s has room for, from the key at k_address on.
 template <Config kConfig, class Element, int kProducts>
 __device__ __forceinline__ void multiply_qk(Scores<kConfig.row_groups, kProducts>& s,
                                             QueryFragments<kConfig>& q, uint32_t k_address) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void multiply_qk(Scores<kConfig.row_groups, kProducts
   }
 }
 
-// P as the left operand of products: 16 keys each.
+// P as the left operand of products of 16 keys each.
 template <int kGroups, int kSteps>
 using Probabilities = uint32_t[kGroups][kSteps][4];
 
@@ -104,13 +104,13 @@ __device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w,
   }
 }
 
-// How far scores may pass the online softmax's reference, log2, before it follows them. In fp32 P
-// of 2^8 is as exact as any, and after the first tiles nothing is rescaled any more. Among 16-bit
-// numbers 1, the P of the largest score, is exact and its neighbours are not: there references
-// follow at once, and only slices without a new maximum are spared the rescaling.
+// The amount, in log2, by which scores may exceed the online softmax's reference before the reference is
+// raised. In fp32, a P of 2^8 is as exact as any other, and after the first tiles nothing is rescaled
+// any more. Among 16-bit numbers, 1 (the P of the largest score) is exact and its neighbours are not:
+// there, references are raised at once, and only slices without a new maximum need no rescaling.
 inline constexpr float kSlack = 8;
 
-// A new reference of a row: what is there of it weighs `rescale` of what it did.
+// Sets a row's new reference: what has been accumulated is multiplied by `rescale`.
 template <Config kConfig>
 __device__ __forceinline__ void set_reference(WarpState<kConfig>& w, int g, int slot,
                                               float reference, float rescale) {
@@ -123,9 +123,9 @@ __device__ __forceinline__ void set_reference(WarpState<kConfig>& w, int g, int 
   }
 }
 
-// Raises the reference of each row of which `largest_of` this lane's scores `passes` it to
-// `raised(most, old)`, most being the largest of the quad; what was there then weighs 2 to the power
-// of `difference(old, raised)`.
+// Raises a row's reference if the largest of the lane's scores, per `largest_of`,
+// `passes` it. The new reference is `raised(most, old)`, with `most` the quad's largest;
+// accumulated results are multiplied by 2 to the power of `difference(old, raised)`.
 template <Config kConfig, int kProducts, class LargestOf, class Passes, class Raised,
           class Difference>
 __device__ __forceinline__ void raise_references(const Scores<kConfig.row_groups, kProducts>& s,
@@ -155,8 +155,8 @@ __device__ __forceinline__ void raise_references(const Scores<kConfig.row_groups
   }
 }
 
-// Softmax::stale: raises the reference of each row, in units of log2, to the largest score so far,
-// times `scale` and with `headroom` on top.
+// Softmax::stale: raises each row's reference, in units of log2,
+// to the largest score so far times `scale`, plus `headroom`.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups, kProducts>& s,
                                                 WarpState<kConfig>& w, float scale,
@@ -168,9 +168,9 @@ __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups,
       [](float old, float base) { return old - base; });
 }
 
-// The other softmaxes: references are scores, and differences are scaled by `unit`, which is exact
-// for every score that counts, however large. Raises the reference of each row in which a score is
-// more than `slack` (log2) above it to the largest so far.
+// The other softmaxes: references are scores, and differences are scaled by `unit`, which
+// is exact for every score that counts, however large. Raises the reference of each row
+// that has a score more than `slack` (log2) above it to the largest score so far.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void raise_exactly(const Scores<kConfig.row_groups, kProducts>& s,
                                               WarpState<kConfig>& w, float unit, float slack) {
@@ -181,7 +181,7 @@ __device__ __forceinline__ void raise_exactly(const Scores<kConfig.row_groups, k
       [=](float old, float base) { return (old - base) * unit; });
 }
 
-// s = 2^((s - reference) * unit), and the sums; see raise_exactly.
+// Computes s = 2^((s - reference) * unit) and the sums; see raise_exactly.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void exponentiate_exactly(Scores<kConfig.row_groups, kProducts>& s,
                                                      WarpState<kConfig>& w, float unit) {
@@ -199,7 +199,7 @@ __device__ __forceinline__ void exponentiate_exactly(Scores<kConfig.row_groups, 
   }
 }
 
-// s = 2^(s * scale - reference), and the sums. kSafe: rows may have no reference yet.
+// Computes s = 2^(s * scale - reference) and the sums. kSafe: rows may have no reference yet.
 template <Config kConfig, bool kSafe, int kProducts>
 __device__ __forceinline__ void exponentiate(Scores<kConfig.row_groups, kProducts>& s,
                                              WarpState<kConfig>& w, float scale) {
@@ -215,7 +215,7 @@ __device__ __forceinline__ void exponentiate(Scores<kConfig.row_groups, kProduct
   }
 }
 
-// Accumulators of two products are the left operand of the next product.
+// Packs the accumulators of two products as the left operand of the next product.
 template <class Element, int kGroups, int kProducts>
 __device__ __forceinline__ void pack(Probabilities<kGroups, kProducts / 2>& pr,
                                      const Scores<kGroups, kProducts>& s) {
@@ -223,7 +223,7 @@ __device__ __forceinline__ void pack(Probabilities<kGroups, kProducts / 2>& pr,
   for (int g = 0; g < kGroups; ++g) attention::pack<Element>(pr[g], s[g]);
 }
 
-// s -= what pack kept of it.
+// s -= the part that pack() kept.
 template <class Element, int kGroups, int kProducts>
 __device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
                                           const Probabilities<kGroups, kProducts / 2>& pr) {
@@ -240,21 +240,21 @@ __device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
   }
 }
 
-// Past this the division of finish_row is not defined.
+// Above this, the division of finish_row is not defined.
 inline constexpr float kLargestSum = 1e30F;
 
-// attention/large_reference.hpp, of what row_is_right is told in units of log2.
+// The test of attention/large_reference.hpp, for references that row_is_right gets in units of log2.
 __device__ __forceinline__ bool is_large(float reference) {
   return fabsf(reference) > attention::kLargestReference && reference != kNoKey;
 }
 
-// False when a row's outputs may be wrong: not finite without its sum being NaN; or where
-// references are stale, its sum or its reference too large. fp32: a NaN sum too may come from
-// halves of an infinite or very large number.
+// Returns false if a row's outputs may be wrong: an output is not finite although the
+// sum is not NaN or, with stale references, the sum or the reference is too large.
+// fp32: a NaN sum, too, may come from the parts of an infinite or very large number.
 template <Config kConfig, class Element>
 __device__ __forceinline__ bool row_is_right(const WarpState<kConfig>& w, int g, int slot,
                                              float sum, bool stale) {
-  float zero = 0;  // NaN as soon as one output is not finite
+  float zero = 0;  // NaN once one output is not finite
 #pragma unroll
   for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
     zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
@@ -264,7 +264,7 @@ __device__ __forceinline__ bool row_is_right(const WarpState<kConfig>& w, int g,
   return (!stale || small) && (zero == 0 || (sum != sum && !kIsFp32<Element>));
 }
 
-// Completes the row sums. False when some row's outputs may be wrong.
+// Completes the row sums. Returns false if some row's outputs may be wrong.
 template <Config kConfig, class Element>
 __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
   bool right = true;
@@ -279,8 +279,8 @@ __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
   return right;
 }
 
-// Whether some row's sum is so far below its reference that P may have lost bits, or is NaN: a pair
-// that a bias of -inf removes may have made it so.
+// Returns whether some row's sum is so far below its reference that P may have
+// lost bits, or is NaN, possibly from a pair that a bias of -inf removes.
 template <Config kConfig>
 __device__ __forceinline__ bool lost_bits(const WarpState<kConfig>& w, float smallest_sum) {
   bool lost = false;

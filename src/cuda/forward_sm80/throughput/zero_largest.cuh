@@ -1,4 +1,4 @@
-// Largest values before the blocks of a launch add theirs: 0, in the same stream.
+// Sets largest values to 0, in the same stream, before the blocks of a launch add theirs.
 #pragma once
 
 #include <cstdint>

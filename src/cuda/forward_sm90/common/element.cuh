@@ -1,4 +1,4 @@
-// What differs between the two input types.
+// The operations that differ between fp16 and bf16.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-// Whether the exponents of two 16-bit numbers are not all ones.
+// Returns whether both 16-bit numbers are finite: neither exponent is all ones.
 template <uint32_t kExponent>
 __device__ inline bool are_finite(uint32_t two) {
   return (two & kExponent) != kExponent && (two >> 16 & kExponent) != kExponent;
@@ -30,7 +30,7 @@ struct Fp16 {
   __device__ static float to_float(uint32_t bits) {
     return ptx::f16_to_float(static_cast<uint16_t>(bits));
   }
-  // Both halves of a word.
+  // Tests both halves of a word.
   __device__ static bool is_finite(uint32_t two) { return are_finite<0x7c00U>(two); }
 };
 

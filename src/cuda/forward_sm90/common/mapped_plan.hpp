@@ -1,4 +1,4 @@
-// Plans of the latency kernels, whose copies go by tensor maps: all but which instance runs.
+// Plans of the latency kernels, which copy through tensor maps. The caller chooses the instance.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace flashcore::cuda::forward_sm90 {
 
 struct MappedKernel {
   std::string_view name;  // also the family's
-  int block_q;            // queries of a cluster
-  int cluster;            // blocks of a cluster
+  int block_q;            // queries per cluster
+  int cluster;            // blocks per cluster
   std::string instance;
 };
 

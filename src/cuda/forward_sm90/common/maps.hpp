@@ -1,4 +1,4 @@
-// What the kernels of Hopper share that compute one tile of queries and whose copies go by tensor maps.
+// Names and tensor maps of the Hopper kernels whose blocks compute a single query tile.
 #pragma once
 
 #include <cuda.h>

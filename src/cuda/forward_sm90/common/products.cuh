@@ -13,7 +13,7 @@ namespace flashcore::cuda::forward_sm90 {
 template <class S>
 __device__ __forceinline__ void start_scores(Scores<S>& s, uint32_t q_address, uint32_t k_address) {
   using ptx::Accumulate;
-  // Steps are added to whole descriptors: a chain of address arithmetic a step would delay them.
+  // Steps are added to whole descriptors: an address computation in each step would delay them.
   const uint64_t q = tile::k_major_descriptor<typename S::Tile>(q_address, 0, 0);
   const uint64_t k = tile::k_major_descriptor<typename S::Tile>(k_address, 0, 0);
   ptx::warpgroup_pin(s);

@@ -1,4 +1,4 @@
-// What a warp does with scores: masks, maxima, exponentials, and their sums.
+// A warp's softmax: masks scores, finds row maxima, computes exponentials and their sums.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 
 // Sums of a lane's exponentials, [row][even and odd columns].
 using Sums = float[2][2];
-inline constexpr float kLargestSum = 32768;  // then no exponential passes what fp16 holds
-inline constexpr float kMostExponent = 14;   // of 2, of a probability: fp16 holds twice that much
+inline constexpr float kLargestSum = 32768;  // below it, no exponential overflows fp16
+inline constexpr float kMostExponent = 14;   // log2 of a probability's bound; fp16 holds twice 2^14
 
-// What a lane has of its two rows, l / 4 and l / 4 + 8 of the warp's 16: see attention/softmax.cuh.
+// A lane's share of its two rows, l / 4 and l / 4 + 8 of the warp's 16: see attention/softmax.cuh.
 template <class S>
 struct Partial {
   float o[S::kOutProducts][4];
-  float max[2] = {kNoKey, kNoKey};  // what exponents are relative to, of raw scores
+  float max[2] = {kNoKey, kNoKey};  // reference of the exponents, in raw scores
   Sums sums = {{0, 0}, {0, 0}};
 };
 
-// Of 16 rows of a task, from 16 * warp on.
+// The softmax of 16 rows of a task, starting at row 16 * warp.
 template <class S>
 struct Softmax {
   const Task& task;
   const float scale;
   const int warp, lane;
 
-  // Removes what the rows of this lane do not see of a tile.
+  // Masks the scores of keys that this lane's rows do not see.
   __device__ __forceinline__ void mask(Scores<S>& s, int tile) const {
     if (S::kWhole || !task.tiles.needs_mask(tile)) return;
     constexpr bool kBand = S::kCover == Cover::band;
@@ -57,8 +57,8 @@ struct Softmax {
     }
   }
 
-  // What is added to scaled scores: 0 for a row without a key, as inf - inf would be NaN. Rounded
-  // by itself, so that differences of shifts are those of what was added.
+  // The terms added to scaled scores: 0 for a row without a key, as inf - inf would be NaN. The product
+  // is rounded before use, so that a difference of shifts is exactly the difference of the added terms.
   __device__ __forceinline__ void shifts_of(const float (&largest)[2], float (&shift)[2]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -66,8 +66,8 @@ struct Softmax {
     }
   }
 
-  // Products kBegin to kEnd of P = 2^(S * scale + shift), packed as soon as they are there, and
-  // their sums.
+  // Computes products kBegin to kEnd of P = 2^(S * scale + shift)
+  // and their sums, and packs each as soon as it is computed.
   template <int kBegin, int kEnd>
   __device__ __forceinline__ void exponentials(Probabilities<S>& p, Sums& sums, const Scores<S>& s,
                                                const float (&shift)[2]) const {
@@ -85,8 +85,8 @@ struct Softmax {
     }
   }
 
-  // Whether the maxima of another tile will do for this lane's scores: for both rows there is one,
-  // and no exponential passes what fp16 holds.
+  // Returns whether another tile's maxima can be the reference for this
+  // lane's scores: both rows have one, and no exponential overflows fp16.
   __device__ __forceinline__ bool is_near(const Scores<S>& s, const float (&max)[2],
                                           const float (&shift)[2]) const {
     float largest = kNoKey;
@@ -97,8 +97,8 @@ struct Softmax {
     return largest < kMostExponent && fminf(max[0], max[1]) > kNoKey;
   }
 
-  // Raises the reference to the maxima of scores; sums and O, which is complete, follow by the
-  // difference of what was added: rounded shifts, not scores.
+  // Raises the reference to the scores' maxima. Rescales the sums and O, which
+  // is complete, by the difference of the rounded shifts, not of the scores.
   __device__ __forceinline__ void raise(Partial<S>& w, const Scores<S>& s,
                                         float (&shift)[2]) const {
     float largest[2], before[2], factor[2];

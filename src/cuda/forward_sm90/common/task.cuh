@@ -1,4 +1,4 @@
-// What attention/latency has, by the names that this folder's latency kernels use.
+// Imports names of attention/latency into this folder's latency kernels.
 #pragma once
 
 #include "cuda/attention/latency/exact.cuh"

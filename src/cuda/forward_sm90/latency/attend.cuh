@@ -4,9 +4,9 @@
 //   wait    | K0            |                 | K1             | V0            | V1         |
 //   compute | S0, request V | max, half of P0 | S1, rest of P0 | O = P0 V0, P1 | O += P1 V1 |
 //
-// The maximum of the first tile is the reference of the second as well, where that is near enough:
-// no exchange between lanes, no rescaling, and P0 is packed before S1 is there. Otherwise a warp
-// does an ordinary online step. Further tiles follow one at a time, online.
+// The first tile's maximum is also the reference of the second tile if it is close enough:
+// then lanes exchange nothing, O is not rescaled, and P0 is packed before S1 is complete.
+// Otherwise the warp does an ordinary online step. Further tiles follow one at a time, online.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,13 @@ struct Attention : Softmax<S> {
     forward_sm90::start_output<S, kFirst>(w, p, address_of(v_tile(group, slot)));
   }
 
-  // While the first scores are computed: before that, every warp of the group is waited for.
+  // Runs while the first scores are computed: earlier, it would wait for every warp of the group.
   __device__ __forceinline__ void start_values() const {
     if (lane == 0) copies.start_values(group);
     __syncwarp();
   }
 
-  // ---- the three lengths of work; O is not complete on return
+  // ---- one tile, two tiles, or more; O is not complete on return
 
   __device__ __forceinline__ void one(Partial<S>& w) const {
     Scores<S> s;
@@ -74,9 +74,9 @@ struct Attention : Softmax<S> {
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
   }
 
-  // O = P0 V0 + P1 V1. With registers to keep the scores, whether the reference was near enough is
-  // seen in the sums, afterwards: at head dimension 64 while the last product is under way, which
-  // the warpgroup then repeats from the start.
+  // O = P0 V0 + P1 V1. If registers suffice to keep the scores, the sums tell afterwards
+  // whether the reference was close enough. At head dimension 64 this check runs during
+  // the last product, and the warpgroup then repeats that product from the start.
   __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
                                               Probabilities<S>& p1, const Scores<S>& s1,
                                               float (&shift)[2]) const {
@@ -120,8 +120,8 @@ struct Attention : Softmax<S> {
       start_output<ptx::Accumulate::add>(w, p1, 1);
     }
   }
-  // Otherwise it is seen before. Also there the whole warpgroup decides: its warps wait for products
-  // together or not at all.
+  // Checks the reference before the exponentials. The whole warpgroup
+  // decides together: either all its warps wait for products, or none does.
   __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,
                                          Probabilities<S>& p1, const Scores<S>& s1,
                                          float (&shift)[2]) const {
@@ -135,7 +135,7 @@ struct Attention : Softmax<S> {
       raise(w, s1, shift);
     }
     this->template exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
-    if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
+    if constexpr (!S::kWhole) {  // masked: too few registers for both probabilities
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
     }
@@ -170,7 +170,7 @@ struct Attention : Softmax<S> {
     }
   }
 
-  // The warpgroup has read slot `slot`, where tile `i` was: if there is a tile for it, it comes.
+  // The warpgroup has read slot `slot` of tile `i`: starts the copy of its next tile, if there is one.
   __device__ __forceinline__ void refill(int i, int tiles) const {
     if (i + kSlots >= tiles) return;
     ptx::named_barrier_sync(kGroupIsDone + group, kGroupThreads);
@@ -178,7 +178,7 @@ struct Attention : Softmax<S> {
     __syncwarp();
   }
 
-  // Tiles after the first two.
+  // Processes the tiles after the first two.
   __device__ __forceinline__ void rest(Partial<S>& w, int tiles) const {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(w.o);

@@ -1,11 +1,11 @@
 // The resource page of forward_sm90_latency: one cluster of two blocks computes 64 queries.
 //
-//   a block   two warpgroups; each warp also makes barriers and starts copies
+//   a block   two warpgroups; each warp also initialises barriers and starts copies
 //   memory    | Q | K and V tiles in their order of use | messages | barriers |
 //
-// Each of the four warpgroups of a cluster has its own keys (attention/latency/key_tiles.hpp) and its own slots for them.
-// A problem whose keys fit the slots is loaded at once, without a wait. At head dimension 64 an SM
-// holds two blocks, so that one computes while the other waits.
+// Each of the cluster's four warpgroups has its own keys (attention/latency/key_tiles.hpp) and its own slots.
+// If all keys fit the slots, they are loaded at once, without a wait. At head
+// dimension 64, two blocks share an SM, so that one computes while the other waits.
 #pragma once
 
 #include <array>
@@ -16,26 +16,26 @@
 
 namespace flashcore::cuda::forward_sm90::latency {
 
-inline constexpr int kBlockQ = 64;   // queries of a cluster
-using attention::latency::kBlockKv;  // keys of a tile, 64
-inline constexpr int kGroups = 2;    // warpgroups of a block that compute
+inline constexpr int kBlockQ = 64;   // queries per cluster
+using attention::latency::kBlockKv;  // keys per tile, 64
+inline constexpr int kGroups = 2;    // computing warpgroups per block
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4;
 inline constexpr int kThreads = kGroups * kGroupThreads;
-inline constexpr int kSlots = 2;  // K tiles of a warpgroup that are in memory, and as many V tiles
+inline constexpr int kSlots = 2;  // K tiles per warpgroup in shared memory; equally many V tiles
 inline constexpr int kTiles = 1 + 2 * kGroups * kSlots;  // Q, K, V
 inline constexpr int kPanelColumns = 64;                 // 128 bytes, the swizzle
-inline constexpr int kSharedMemory = 227 * 1024;         // of an SM, a kilobyte a block less
+inline constexpr int kSharedMemory = 227 * 1024;         // per SM, less 1 KiB per block
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
-  int head_dim;  // the larger of Q's and V's is at most this; the rest is padded with zeros
-  int blocks;    // that an SM holds at once
-  int ranks;     // blocks of a cluster, 1 or 2
+  int head_dim;  // upper bound of Q's and V's; the rest is padded with zeros
+  int blocks;    // per SM
+  int ranks;     // blocks per cluster, 1 or 2
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
-  // What a warp gets from others, in fp32: of eight rows all columns from the block's other
-  // warpgroup, and those that its block finishes from the other block; and eight bytes per row.
+  // Bytes that a warp receives, in fp32: all columns of eight rows from the block's other
+  // warpgroup, the columns that its block finishes from the other block, and eight bytes per row.
   constexpr int merge_bytes() const {
     const int swapped = 8 * (4 * head_dim + 8 * kGroups);
     const int sent = 8 * (4 * (head_dim / ranks) + 8);
@@ -48,22 +48,22 @@ struct Config {
   }
 };
 
-// By what they are for; the first two differ in how many registers a thread may have.
+// One row per use; the first two differ in the number of registers per thread.
 inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1, .ranks = 2},
                                         Config{.head_dim = 64, .blocks = 2, .ranks = 2},
                                         Config{.head_dim = 64, .blocks = 1, .ranks = 1},
                                         Config{.head_dim = 128, .blocks = 1, .ranks = 2},
                                         Config{.head_dim = 128, .blocks = 1, .ranks = 1}};
 inline constexpr int kLargestHeadDim = 128;
-inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // all in a block's memory
+inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // in one block's shared memory
 
-// Blocks a tile of queries. `one_wave`: every block of the launch has an SM of its own, with two
-// blocks per tile. Where not, and one block holds all keys, it computes the tile alone.
+// Blocks per query tile. `one_wave`: with two blocks per tile, every block of the launch has
+// an SM to itself. Otherwise one block computes the tile, provided that it holds all keys.
 constexpr int ranks_of(int64_t seqlen_kv, bool one_wave) {
   return !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
 }
 
-// Index into kConfigs, or -1 when a head dimension is too large.
+// Returns an index into kConfigs, or -1 if a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
                             bool one_wave) {
   const int ranks = ranks_of(seqlen_kv, one_wave);
@@ -78,9 +78,9 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
   return -1;
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
-  constexpr int kTileAlignment = 1024, kReserved = 1024;  // what the system takes of each block
+  constexpr int kTileAlignment = 1024, kReserved = 1024;  // by the system, per block
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
          c.blocks * (c.smem_bytes() + kReserved) <= kSharedMemory + kReserved;
 }

@@ -1,12 +1,12 @@
-// How Q, K and V come to shared memory. Every warp makes some of the barriers and starts some of
-// the copies, so that neither waits for a long row of the other: a thread that starts a copy is
-// held until the copy engine takes it.
+// Copies of Q, K and V to shared memory. Each warp initialises some of the
+// barriers and starts some of the copies, so that these do not queue behind each
+// other: a thread that starts a copy is held until the copy engine accepts it.
 //
 //   at once              warp 0: Q    1, 2: the first K of each warpgroup    5, 6: maps of K, V
-//   all have met         3, 4: the second K of each warpgroup
+//   block barrier        3, 4: the second K of each warpgroup
 //   S of the first K     2, 3: V of the first warpgroup    6, 7: V of the second
 //
-// All SMs load at once, and what is needed last would be in the way of what is needed first.
+// All SMs load at the same time: a copy that starts early would delay data that is needed sooner.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct Copies {
     if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
   }
 
-  // Those of tile `warp`, for one warp also the last tile's, and of what warps receive. Where
-  // blocks start at once, warps that start the first copies make no other. One lane.
+  // Initialises the barriers of tile `warp`, of the last tile (one warp) and of messages to warps. If blocks
+  // start together, the warps that start the first copies initialise no other barriers. Called by one lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     constexpr int kFirst = S::kCover != Cover::any ? 3 : 0;
     constexpr int kBytes = S::MergeMemory::kOutputBytes;
@@ -49,7 +49,7 @@ struct Copies {
       ptx::publish_barriers();
       return;
     }
-    const bool two = warp >= kWarps - kFirst;  // and of a warp that makes none
+    const bool two = warp >= kWarps - kFirst;  // also for a warp that initialises none
     if (S::kRanks > 1) {
       ptx::mbarrier_init(received, 1);
       if (two) ptx::mbarrier_init(received - 8 * (kWarps - kFirst), 1);
@@ -66,7 +66,7 @@ struct Copies {
     }
   }
 
-  // Starts the copy of a tile, if the task has it. One lane.
+  // Starts the copy of a tile, if the task has that tile. Called by one lane.
   __device__ __forceinline__ void start(int tile, const CUtensorMap& map, int row, int head) const {
     const uint32_t barrier = ptx::shared_address(&smem.full[0]) + 8 * tile;
     const uint32_t to = ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
@@ -80,12 +80,12 @@ struct Copies {
   __device__ __forceinline__ int count(int group) const {
     return tiles_of(task.tiles.size(), S::part_of(rank, group), S::kParts);
   }
-  // Two tiles of a part in the order 0, 1 or 1, 0: blocks of a head that run side by side ask for
-  // different ones.
+  // The order of the two tiles of a part, 0, 1 or 1, 0: neighbouring
+  // blocks of a head, which run at the same time, request different tiles.
   __device__ __forceinline__ int flip(int group) const {
     return S::kCover != Cover::any && count(group) == kSlots ? task.first_query / kBlockQ % 2 : 0;
   }
-  // Tile number i of a warpgroup, if there is one.
+  // Starts the copy of a warpgroup's tile number i, if there is one.
   __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,
                                            int i) const {
     if (i >= count(group)) return;
@@ -96,9 +96,9 @@ struct Copies {
         task.kv_head);
   }
 
-  // The first round's, by when they start. One lane of each warp.
+  // Starts the copies of the first round, in their order. Called by one lane of each warp.
   __device__ __forceinline__ void start_first() const {
-    // Only where somebody waits: a block may not leave before its copies have come.
+    // Only if the block waits for it: a block must not exit before its copies have arrived.
     if (warp == 0 && count(0) > 0) start(kQTile, maps.q, task.q_row + task.first_query, task.head);
     if (warp == 1 || warp == 2) start_kv(warp, maps.k, warp - 1, 0);
   }
@@ -106,13 +106,13 @@ struct Copies {
     if (S::kConfig.blocks > 1 && warp == 5) ptx::prefetch_tensor_map(&maps.v);
     if (warp == 3 || warp == 4) start_kv(warp, maps.k, warp - 3, 1);
   }
-  // Where the warpgroup has keys.
+  // If the warpgroup has keys, starts its copies of V.
   __device__ __forceinline__ void start_values(int group) const {
     const int slot = 3 - warp % kGroupWarps;
     if (slot < kSlots) start_kv(v_tile(group, slot), maps.v, group, slot);
   }
 
-  // Tile number `i` of a warpgroup, once that has read what was in the slot. One lane.
+  // Starts the copies of a warpgroup's tile number `i`, after the slot has been read. One lane.
   __device__ __forceinline__ void start_next(int group, int i) const {
     start_kv(k_tile(group, i % kSlots), maps.k, group, i);
     start_kv(v_tile(group, i % kSlots), maps.v, group, i);

@@ -1,5 +1,5 @@
 // forward_sm90_latency: a cluster of two blocks computes 64 queries, for problems that do not fill
-// the machine. Everything is loaded at once and merged once; time is latency, not throughput.
+// the GPU. Everything is loaded at once and merged once; the time is latency, not throughput.
 //
 //   a warp   own barriers | its share of the copies of Q, K | all barriers | of V |
 //            wait | S, exponentials, O of the own keys | add up, exchange halves | store |
@@ -32,7 +32,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   if (S::kCover == Cover::any && p.varies)
     ptx::wait_for_earlier_grids();  // they may write the lengths
   const Task task = find_task<S::kCover, kBlockQ, S::kRanks>(p, early);
-  if (S::kCover == Cover::any && !task.exists()) return;  // both blocks of the cluster
+  if (S::kCover == Cover::any && !task.exists()) return;  // for both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
@@ -44,7 +44,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   __syncthreads();
   if (lane == 0) copies.start_second();
   __syncwarp();
-  if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has made its barriers
+  if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has initialised its barriers
   const int part = S::part_of(rank, group);
   const int tiles = tiles_of(task.tiles.size(), part, S::kParts);
   const Places places = find_places<S>(p, task, rank, group, in_group, lane);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   merge.run(w);
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, Cover kCover>
 __global__ void __cluster_dims__(kConfigs[kConfigIndex].ranks, 1,
                                  1) __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)

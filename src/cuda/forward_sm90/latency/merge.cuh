@@ -1,17 +1,17 @@
-// From the partial results of a cluster to O and LSE, in fp32: a block's shares are added up first,
-// then the blocks of a cluster exchange halves.
+// Merges the partial results of a cluster into O and LSE, in fp32:
+// first within each block, then between the blocks of the cluster.
 //
-// Each warp of each warpgroup has 16 rows x head_dim outputs over its own keys, not divided by
-// anything. They are cut into chunks: rows + 0..7 or + 8..15, and in a cluster of two blocks the
-// left or right half of the columns. Warpgroup `group` of block `rank` finishes the chunk of row
-// half `group` and column half `rank`:
+// Each warp of each warpgroup has 16 rows x head_dim outputs over its own keys, not
+// yet normalised. They are divided into chunks: rows + 0..7 or + 8..15 and, in a
+// cluster of two blocks, the left or right half of the columns. Warpgroup `group`
+// of block `rank` finishes the chunk of row half `group` and column half `rank`:
 //
-//   while the last product runs   maximum and sum of each row to who finishes it
+//   while the last product runs   maximum and sum of each row, to the warpgroup that finishes it
 //   within the block              the warpgroups swap row halves and add up: half of the numbers
 //   to the other block            its half of the columns, by st.async
 //
-// Lane for lane, weighted on the way. What the other block waits for goes first. A block leaves
-// only when all that is sent to it has come, so no barrier is needed at the end.
+// Each lane exchanges with the same lane, and weights its values before. Data for the other block is sent
+// first. A block exits only after all data sent to it has arrived, so no barrier is needed at the end.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,15 @@ struct Merge : MergeBase<S> {
   using Base::finite, Base::group, Base::kPieces, Base::lane, Base::places, Base::rank;
   using Base::smem, Base::warp, Base::words;
   static constexpr int kChunkProducts = S::kOutProducts / S::kRanks;
-  using Chunk = float[kChunkProducts][2];  // what a lane has of a row
+  using Chunk = float[kChunkProducts][2];  // a lane's values of a row
   static constexpr uint32_t kSwapHalf = sizeof(S::MergeMemory::swaps[0]);
 
-  // Addresses, found early.
+  // Addresses, computed early.
   struct Ways {
-    uint32_t here, there;  // what the other warpgroup of the block left for this lane, and gets
-    uint32_t row;          // what this lane says of a row
-    uint32_t inbox;        // what came from the other block for the lane's outputs
-    uint32_t remote, counted, remote_row, row_counted;  // the other block's, and their barriers
+    uint32_t here, there;  // `here`: the other warpgroup's message to this lane; `there`: its reply
+    uint32_t row;          // this lane's message about a row
+    uint32_t inbox;        // the other block's message for the lane's outputs
+    uint32_t remote, counted, remote_row, row_counted;  // in the other block, and their barriers
   };
   __device__ __forceinline__ static Ways find_ways(const typename S::Shared& smem, int rank,
                                                    int group, int warp, int lane) {
@@ -51,15 +51,15 @@ struct Merge : MergeBase<S> {
     const auto& memory = smem.merge;
     at.here = ptx::shared_address(&memory.swaps[0][group][warp][0][lane]);
     at.there = ptx::shared_address(&memory.swaps[0][group ^ 1][warp][0][lane]);
-    // Lane q < 2 of a quad speaks for row half q.
+    // Lane q < 2 of a quad sends row half q.
     at.row = ptx::shared_address(&memory.rows[lane % 2][warp][group][lane / 4]);
     ptx::pin(at.row, at.here, at.there);
     if constexpr (S::kRanks > 1) {
       const auto other = static_cast<uint32_t>(rank ^ 1);
       const int row = lane / 4, quarter = lane % 4;
       const uint32_t inbox = ptx::shared_address(&memory.chunks[group][warp][0][0][0]);
-      // Vector i of a lane has products 2 * i and 2 * i + 1; every other one's slots are moved by
-      // four, for readers of both.
+      // Vector i of a lane has products 2 * i and 2 * i + 1; every other vector
+      // is shifted by four slots, so that reads of both do not conflict.
       at.inbox = inbox + static_cast<uint32_t>(512 * (quarter / 2) + 8 * (quarter % 2) +
                                                16 * (slot_of(row, 0) ^ 4 * (quarter / 2)));
       at.remote =
@@ -75,8 +75,8 @@ struct Merge : MergeBase<S> {
   }
   const Ways& ways;
 
-  // What a row has in all, given the maxima (scaled, of 2) and sums of two shares, and how much
-  // each counts.
+  // A row's total from the maxima (scaled, in units of log2)
+  // and sums of two partial results, and the weight of each.
   struct Joined {
     float2 row;
     float first, second;
@@ -90,11 +90,11 @@ struct Merge : MergeBase<S> {
     joined.row.y = fmaf(a.y, joined.first, b.y * joined.second);
     return joined;
   }
-  float own, other;  // what the two warpgroups' outputs are multiplied by
+  float own, other;  // the weights of the two warpgroups' outputs
   float2 block;      // maximum and sum of this lane's row in the block
 
-  // Stores a row's LSE; what its outputs are to be multiplied by: infinity where the reference is
-  // too large, so that they are not finite and computed again.
+  // Stores a row's LSE. Returns the factor of its outputs: infinity if the
+  // reference is too large, so that they are not finite and are recomputed.
   __device__ __forceinline__ float finish_row(float2 row) const {
     const float reference = attention::finite_reference(row.x);
     if (places.lse != nullptr) {
@@ -104,7 +104,7 @@ struct Merge : MergeBase<S> {
     return fabsf(reference) > attention::kLargestReference ? -kNoKey : inverse;
   }
 
-  // What is known of the rows before the last product is complete.
+  // Sends the rows' maxima and sums before the last product is complete.
   __device__ __forceinline__ void announce(const Partial<S>& w, float scale) {
     float max[2], sums[2];
 #pragma unroll
@@ -137,8 +137,8 @@ struct Merge : MergeBase<S> {
     }
   }
 
-  // To the block's other warpgroup, what this one, which finishes row half kRow, has of the other
-  // row half, of the columns of half `columns`.
+  // Called by the warpgroup that finishes row half kRow. Sends its values of the
+  // other row half, columns of half `columns`, to the block's other warpgroup.
   template <int kRow>
   __device__ __forceinline__ void leave(const Partial<S>& w, int columns) const {
     const uint32_t there = ways.there + columns * kSwapHalf;
@@ -148,7 +148,7 @@ struct Merge : MergeBase<S> {
       ptx::store_shared_x2(there + 256 * n, {__float_as_uint(two[0]), __float_as_uint(two[1])});
     }
   }
-  // What both have together, of this one's row half.
+  // Adds up both warpgroups' values of the row half that this one finishes.
   template <int kRow>
   __device__ __forceinline__ void add_up(Chunk& sum, const Partial<S>& w, int columns) const {
     const uint32_t here = ways.here + columns * kSwapHalf;
@@ -171,8 +171,8 @@ struct Merge : MergeBase<S> {
     }
   }
 
-  // A warp branches to decide which half of its registers to keep: the row half and the column half
-  // that it finishes. All warps meet at the same instructions.
+  // A warp branches to decide which half of its registers to keep: the row half
+  // and the column half that it finishes. All warps meet at the same instructions.
   template <class Step>
   __device__ __forceinline__ void by_halves(const Step& step) const {
     using First = std::integral_constant<int, 0>;
@@ -192,13 +192,13 @@ struct Merge : MergeBase<S> {
     }
   }
 
-  // Alone: all columns of the row half.
+  // In a cluster of one block: finishes all columns of the row half.
   __device__ __forceinline__ void finish_alone(const Partial<S>& w) {
     Chunk sum;
     by_halves([&](auto row, auto) { leave<row.value>(w, 0); });
     this->meet();
     by_halves([&](auto row, auto) { add_up<row.value>(sum, w, 0); });
-    float total = 0;  // not finite as soon as one output is not
+    float total = 0;  // not finite once one output is not finite
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
 #pragma unroll
@@ -212,7 +212,7 @@ struct Merge : MergeBase<S> {
     finite = isfinite(total);
   }
 
-  // In a cluster: the half of the columns that the other block finishes goes over.
+  // In a cluster of two blocks: sends the column half that the other block finishes.
   __device__ __forceinline__ void finish(const Partial<S>& w) {
     Chunk sum;
     by_halves([&](auto row, auto columns) { leave<row.value>(w, columns.value ^ 1); });
@@ -224,7 +224,7 @@ struct Merge : MergeBase<S> {
     });
     this->meet();
     by_halves([&](auto row, auto columns) { add_up<row.value>(sum, w, columns.value); });
-    // Eight neighbouring columns, while the others are on their way.
+    // Gathers eight neighbouring columns while the other block's values are in flight.
     uint32_t even[kPieces][4], odd[kPieces][4];
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
@@ -241,11 +241,11 @@ struct Merge : MergeBase<S> {
     const float inverse = finish_row(joined.row);
     const float ours = joined.first * inverse, theirs = joined.second * inverse;
     this->wait_for_outputs();
-    float total = 0;  // not finite as soon as one output is not
+    float total = 0;  // not finite once one output is not finite
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
 #pragma unroll
-      for (int n = 0; n < 4; ++n) {  // of lane n of the quad
+      for (int n = 0; n < 4; ++n) {  // lane n of the quad
         const float2 its = ptx::load_shared_x2((ways.inbox ^ 32 * n) + 1024 * piece);
         const float a = fmaf(__uint_as_float(even[piece][n]), ours, its.x * theirs);
         const float b = fmaf(__uint_as_float(odd[piece][n]), ours, its.y * theirs);

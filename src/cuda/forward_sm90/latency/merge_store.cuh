@@ -1,4 +1,4 @@
-// The end of a merge: where a lane stores, and O.
+// The end of a merge: the addresses that a lane stores to, and the stores of O.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace flashcore::cuda::forward_sm90::latency {
 
-// Found before the keys have come, when there is time for it.
+// Computed before the keys have arrived, when there is time for it.
 struct Places {
-  uint16_t* o;  // of the first of the lane's outputs
-  float* lse;   // null: the lane has none to store
-  int query;    // counted in the entry
-  int columns;  // of O from that output on; not more than 0 where nothing is stored
-  bool in_use;  // a query that is in use
+  uint16_t* o;  // the first of the lane's outputs
+  float* lse;   // null: this lane stores none
+  int query;    // counted in the sequence
+  int columns;  // columns of O from that output on; 0 or less if nothing is stored
+  bool in_use;  // the query is in use
 };
 
 template <class S>
@@ -41,14 +41,14 @@ __device__ __forceinline__ Places find_places(const Params& p, const Task& task,
   return at;
 }
 
-// Where what a lane sends lies. Eight lanes of 16 bytes, which go over as one packet, lie together;
-// and a reader of a word of each lane of a quad, one lane after the other, finds eight rows in
-// eight different groups of banks. slot_of(row, q) is slot_of(row, 0) ^ 2 * q.
+// The slot of a lane's outgoing data. Eight lanes of 16 bytes, sent as one packet,
+// are adjacent; a reader of one word per lane of a quad, lane after lane, finds eight
+// rows in eight different bank groups. slot_of(row, q) is slot_of(row, 0) ^ 2 * q.
 constexpr int slot_of(int row, int quarter) {
   return 4 * (row & 6) + ((2 * quarter + row % 2) ^ (row & 6));
 }
 
-// What a merge (merge.cuh) ends with, and whom it waits for.
+// The end of a merge (merge.cuh): its waits and its stores.
 template <class S>
 struct MergeBase {
   static constexpr int kPieces = S::kPieces;
@@ -59,9 +59,9 @@ struct MergeBase {
   const int rank, group, warp, lane;
 
   uint32_t words[kPieces][4];  // of O: a lane finishes eight neighbouring columns of each piece
-  bool finite;                 // all that this lane finishes
+  bool finite;                 // everything that this lane finishes is finite
 
-  // Meets the warp of the block's other warpgroup that has the same rows.
+  // Waits for the warp of the block's other warpgroup that has the same rows.
   __device__ __forceinline__ void meet() const {
     __syncwarp();
     ptx::named_barrier_sync(kPair + warp, 2 * 32);
@@ -88,7 +88,7 @@ struct MergeBase {
     }
     const uint32_t lanes = __ballot_sync(0xffffffffU, places.in_use && !finite);
     if (lanes != 0) [[unlikely]] {
-      __syncwarp();  // what was stored is stored again
+      __syncwarp();  // earlier stores are overwritten
       store_exactly<typename S::Element, S::kCover == Cover::any, 4>(
           p, lanes, task.first_query + 16 * warp + 8 * group, rank * S::kStoredColumns, kPieces);
     }

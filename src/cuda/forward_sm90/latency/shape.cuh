@@ -1,4 +1,4 @@
-// The compile-time geometry of one instance, and what a block shares.
+// The compile-time geometry of one instance, and the block's shared memory.
 #pragma once
 
 #include <cstddef>
@@ -34,19 +34,19 @@ struct Shape {
   static constexpr int part_of(int rank, int group) {
     return attention::latency::part_of(rank, group, kRanks);
   }
-  static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
-  static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
+  static constexpr int kStoredColumns = kHeadDim / kRanks;  // per row, by one block
+  static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns per piece
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
-  // [receiver][its warp]: from the block's other warpgroup, and by row maximum and sum of both.
+  // [receiver][its warp]: outputs from the block's other warpgroup; maxima and sums of rows from both.
   struct SwapMemory {
     float2 swaps[kRanks][kGroups][kGroupWarps][kStoredColumns / 8][32];
     float2 rows[kGroups][kGroupWarps][kGroups][8];
-    static constexpr int kOutputBytes = 0, kRowBytes = 0;  // from another block
+    static constexpr int kOutputBytes = 0, kRowBytes = 0;  // received from another block
   };
-  // And from the other block of a cluster.
+  // Adds messages from the other block of a cluster.
   struct SumsMemory {
     float2 swaps[kRanks][kGroups][kGroupWarps][kStoredColumns / 8][32];
     float2 rows[kGroups][kGroupWarps][kGroups][8];
@@ -64,12 +64,12 @@ struct Shape {
     uint64_t received[kGroups][kGroupWarps];
     uint64_t rows_received[kGroups];
   };
-  // The tail that alignment adds is not used.
+  // The tail padding is not used.
   static_assert(offsetof(Shared, rows_received) + sizeof(Shared::rows_received) ==
                 kConfig.smem_bytes());
 };
 
-// Named barriers; 0 is that of __syncthreads.
+// Named barriers; __syncthreads uses barrier 0.
 enum Barrier : int { kPair = 1, kGroupIsDone = 5 };  // + warp of a warpgroup, + warpgroup
 
 }  // namespace flashcore::cuda::forward_sm90::latency

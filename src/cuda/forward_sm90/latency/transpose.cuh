@@ -1,4 +1,4 @@
-// From an accumulator's columns, two per lane, to eight neighbouring columns per lane.
+// Transposes an accumulator's columns, two per lane, to eight neighbouring columns per lane.
 #pragma once
 
 #include <cstdint>

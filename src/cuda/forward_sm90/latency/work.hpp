@@ -1,4 +1,4 @@
-// What a unit of forward_sm90_latency's work is, as its plan decides.
+// The unit of work of forward_sm90_latency, as its plan decides.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace flashcore::cuda::forward_sm90::latency {
 
-// Blocks of an SM at this head dimension, whatever the cluster.
+// Returns the largest number of blocks per SM at this head dimension, for any cluster size.
 constexpr int most_blocks(int head_dim) {
   int most = 0;
   for (const Config& one : kConfigs) {

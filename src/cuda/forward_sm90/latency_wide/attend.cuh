@@ -1,12 +1,12 @@
-// One warpgroup's tiles of keys: S = Q K^T, P = 2^(S - reference), O += P V, for the block's 64
+// One warpgroup's KV tiles: S = Q K^T, P = 2^(S - reference), O += P V, for the block's 64
 // queries.
 //
 //   turn i   | S of i + 1 starts | O += P V of i starts |    the other's turn
-//   then     | S of i + 1 is there: exponentials | O is there |
+//   then     | S of i + 1 is complete: exponentials | O is complete |
 //
-// Warpgroups take turns at starting products, so that one's exponentials run beside the other's
-// products. The maxima of the first tile are the reference of all others as long as their sums show
-// that no probability passed what fp16 holds; otherwise a warp does an ordinary online step.
+// Warpgroups take turns at starting products, so that the exponentials of one overlap the products
+// of the other. The first tile's maxima are the reference of all others as long as the sums prove
+// that no probability overflowed fp16; otherwise the warp does an ordinary online step.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Attention : Softmax<S> {
   using Base::shifts_of, Base::row_max, Base::task;
   typename S::Shared& smem;
   const Copies<S>& copies;
-  const int group, count;  // tiles of the warpgroup's rings
-  const OwnTiles own;      // those that its queries see
+  const int group, count;  // count: tiles of the warpgroup's rings
+  const OwnTiles own;      // tiles that its queries see
 
   __device__ __forceinline__ void wait(int tile, int i) const {
     ptx::mbarrier_wait(copies.full(tile), i / kSlots % 2);
@@ -44,8 +44,8 @@ struct Attention : Softmax<S> {
     copies.release(2 * group + 1, i, count, lane);
   }
 
-  // A tile that this warpgroup does not see. It must have come before its slot counts as read, and
-  // before the block leaves.
+  // Skips a tile that this warpgroup does not see. The tile must have
+  // arrived before its slot is released and before the block exits.
   __device__ __forceinline__ void skip(int i) const {
     wait(k_tile(i), i);
     release_k(i);
@@ -87,7 +87,7 @@ struct Attention : Softmax<S> {
     this->template exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
   }
 
-  // O += P V of tile i, whose probabilities are p; scores and probabilities of the next.
+  // Computes O += P V of tile i, whose probabilities are p, and the scores and probabilities of the next tile.
   template <bool kFirst, bool kMore>
   __device__ __forceinline__ void step(Partial<S>& w, Scores<S>& s, Probabilities<S>& p,
                                        Probabilities<S>& next, float (&shift)[2], int i) const {
@@ -123,9 +123,9 @@ struct Attention : Softmax<S> {
     for (int j = 0; j < 4; ++j) w.sums[j / 2][j % 2] += sums[j / 2][j % 2];
   }
 
-  // The last product is not complete on return. turns: of the warpgroup that sees more tiles.
+  // The last product is not complete on return. turns: tiles of the warpgroup that sees more of them.
   __device__ __forceinline__ void run(Partial<S>& w, int turns) const {
-    if (group == 1) give_turn();  // the first is the other's
+    if (group == 1) give_turn();  // the first turn is the other warpgroup's
     for (int i = 0; i < own.first; ++i) skip(i);
     if (own.size() == 0) {
 #pragma unroll
@@ -156,14 +156,14 @@ struct Attention : Softmax<S> {
     pass(own.size() == 0 ? turns + 1 : turns - own.size());
   }
 
-  // Tiles after the last that it sees; V of that one may still be read.
+  // Skips the tiles after the last one that it sees, whose V may still be read.
   __device__ __forceinline__ void skip_rest(Partial<S>& w) const {
     if (own.last == count) return;
     finish(w);
     if (own.size() > 0) release_v(own.last - 1);
     for (int i = own.last; i < count; ++i) skip(i);
   }
-  // The last product.
+  // Waits for the last product.
   __device__ __forceinline__ void finish(Partial<S>& w) const {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(w.o);

@@ -1,12 +1,12 @@
-// How Q, K and V come to the shared memory of a cluster's two blocks.
+// Copies of Q, K and V to the shared memory of a cluster's two blocks.
 //
-//   a warp for each ring   K and V of each warpgroup. What is needed first, the first K of the
-//                          first, each block gets for itself, as the other need not run yet; of
-//                          all others it asks for half, for both
+//   a warp for each ring   K and V of each warpgroup. Each block requests all of the first K, which
+//                          is needed first, for itself, as the other block need not run yet. Of
+//                          all other tiles it requests one half, for both blocks
 //   warp 0                 Q
 //
-// All SMs load at once: in the first round a ring's next tile is asked for when the one before it
-// has come.
+// All SMs load at the same time: in the first round, a ring's
+// next tile is requested when the one before it has arrived.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Copies {
     return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
   }
 
-  // One lane of the warp that copies a ring.
+  // Called by one lane of the warp that copies a ring.
   __device__ __forceinline__ static void make_ring(typename S::Shared& smem, int ring) {
     const uint32_t full = ptx::shared_address(&smem.full[0]) + 8 * S::ring_tile(ring, 0);
     const uint32_t empty = ptx::shared_address(&smem.empty[0]) + 8 * ring * kSlots;
@@ -51,7 +51,7 @@ struct Copies {
     }
     ptx::publish_barriers();
   }
-  // One lane.
+  // Called by one lane.
   __device__ __forceinline__ static void make_q(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * S::kQTile, 1);
     for (int warp = 0; warp < kGroupWarps; ++warp) {
@@ -60,7 +60,7 @@ struct Copies {
     ptx::publish_barriers();
   }
 
-  // All of a tile, for this block. One lane.
+  // Starts the copy of a whole tile for this block. Called by one lane.
   __device__ __forceinline__ void start(int tile, const CUtensorMap& map, int row, int head) const {
     ptx::mbarrier_arrive_expect(full(tile), S::Tile::kBytes);
 #pragma unroll
@@ -78,7 +78,7 @@ struct Copies {
   __device__ __forceinline__ void start_first_k(int ring) const {
     start(S::ring_tile(ring, 0), maps.k, row_of(ring, 0), task.kv_head);
   }
-  // This block's half of tile i of a ring, for both.
+  // Starts the copy of this block's half of tile i of a ring, for both blocks.
   __device__ __forceinline__ void start_half(int ring, int i) const {
     static_assert(S::Tile::kPanels == kRanks);
     const int tile = S::ring_tile(ring, i % kSlots);
@@ -88,7 +88,7 @@ struct Copies {
                                rank * S::Tile::kPanelColumns, row_of(ring, i), task.kv_head,
                                task.map_batch);
   }
-  // Tiles from `begin` on, when both blocks run. One lane.
+  // Copies tiles from `begin` on, once both blocks run. Called by one lane.
   __device__ __forceinline__ void run(int ring, int begin, int count) const {
 #pragma unroll 1
     for (int i = begin; i < count; ++i) {
@@ -101,7 +101,7 @@ struct Copies {
     }
   }
 
-  // This warp has read tile i of a ring: where another follows, both blocks are told.
+  // This warp has read tile i of a ring. If another tile follows in the slot, notifies both blocks.
   __device__ __forceinline__ void release(int ring, int i, int count, int lane) const {
     if (i + kSlots >= count) return;
     if (lane < kRanks) {

@@ -1,10 +1,10 @@
-// forward_sm90_latency_wide: a cluster of two blocks computes 128 queries. For wide heads of
-// problems that would take forward_sm90_latency more than one wave: what the two ask for comes to
-// both.
+// forward_sm90_latency_wide: a cluster of two blocks computes 128 queries.
+// It is for wide heads of problems that take forward_sm90_latency more
+// than one wave: each load of either block reaches both.
 //
-//   two warpgroups   their tiles of 64 keys: S, exponentials, O += P V, in turns
-//   the first ends   its outputs go to the second by shared memory, which adds and stores them
-//   the third        a warp for each ring of tiles
+//   two warpgroups   their tiles of 64 keys: S, exponentials, O += P V, alternating
+//   first to end     its outputs go through shared memory to the second, which adds and stores them
+//   the third        one warp per ring of tiles
 #pragma once
 
 #include "cuda/forward_sm90/common/element.cuh"
@@ -19,7 +19,7 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-// Tiles that a block's queries see: first_query and on, 64 of the cluster's.
+// Returns the tiles that a block's queries see: 64 of the cluster's, from first_query on.
 template <class S>
 __device__ __forceinline__ TileRange span_of(const Task& task, const Early& early,
                                              int first_query) {
@@ -50,10 +50,10 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     if (copies_ring) Copies<S>::make_ring(smem, in_group);
   }
   __syncwarp();
-  // They may write the lengths.
+  // Earlier grids may write the lengths.
   if (S::kCover == Cover::any && p.varies) ptx::wait_for_earlier_grids();
   const Task task = find_task<S::kCover, kBlockQ, kRanks>(p, early);
-  if (S::kCover == Cover::any && !task.exists()) return;  // both blocks of the cluster
+  if (S::kCover == Cover::any && !task.exists()) return;  // for both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank};
   if (copies_ring) {
     ptx::release_registers<kCopyRegisters>();
@@ -66,7 +66,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     __syncwarp();
     ptx::cluster_arrive_relaxed();
     ptx::start_next_grid();
-    ptx::cluster_wait();  // the other block runs and has made its barriers
+    ptx::cluster_wait();  // the other block runs and has initialised its barriers
     if (lane == 0) copies.run(ring, first, count);
     return;
   }
@@ -75,7 +75,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   own_task.tiles = span_of<S>(task, early, own_task.first_query);
   if (warp == 0 && lane == 0) {
     ptx::wait_for_earlier_grids();
-    // Only where somebody waits for it: a block may not leave before its copies have come.
+    // Only if the block waits for it: a block must not exit before its copies have arrived.
     if (S::kWhole || own_task.tiles.size() > 0) copies.start_q(own_task.first_query);
   }
   __syncwarp();
@@ -86,7 +86,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   OwnTiles owns[kGroups];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) owns[g] = own_tiles(own_task.tiles, task.tiles, g);
-  // Who sees fewer tiles ends first; where both see as many, who has the first turn.
+  // The warpgroup that sees fewer tiles ends first; if both see equally many, the one with the first turn.
   const int sender = owns[0].size() > owns[1].size() ? 1 : 0;
   const Places places = find_places<S>(p, own_task, in_group, lane);
   const Attention<S> attention{{own_task, p.scale_log2, in_group, lane},

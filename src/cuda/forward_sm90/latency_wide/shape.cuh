@@ -1,4 +1,4 @@
-// What a block of forward_sm90_latency_wide shares, and the compile-time geometry of one instance.
+// The shared memory of a forward_sm90_latency_wide block, and the compile-time geometry of one instance.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,12 +25,12 @@ struct Shape {
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
 
-  // Tiles and their barriers. A ring: 2 * group for K, + 1 for V.
+  // Tiles and their barriers. Ring 2 * group is K's, ring 2 * group + 1 is V's.
   static constexpr int kQTile = 0;
   static constexpr int ring_tile(int ring, int slot) { return 1 + ring * kSlots + slot; }
 
-  // What a warp of the warpgroup that ends first leaves to that of the same rows in the other: its
-  // outputs, lane by lane as accumulators are. Where its K was.
+  // Message from a warp of the warpgroup that ends first to the warp of the same rows
+  // in the other: its outputs, lane by lane in accumulator order. It overlays K.
   struct Message {
     float outputs[kOutProducts][32][4];
   };
@@ -40,13 +40,13 @@ struct Shape {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
     uint64_t full[kTiles];
     uint64_t empty[kRings * kSlots];              // both blocks have read the slot
-    uint64_t left[kGroupWarps];                   // the warp of these rows has left its outputs
+    uint64_t left[kGroupWarps];                   // the warp of these rows has sent its outputs
     alignas(16) float2 sums[kGroupWarps][2][32];  // of its lane's rows: reference and sum
   };
   static_assert(offsetof(Shared, sums) + sizeof(Shared::sums) == kSmemBytes);
 };
 
-// Named barriers; 0 is that of __syncthreads.
+// Named barriers; __syncthreads uses barrier 0.
 enum Barrier : int { kTurn = 1, kScored = 3 };  // + warpgroup
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

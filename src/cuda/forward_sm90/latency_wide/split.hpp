@@ -1,9 +1,9 @@
-// Which of its block's tiles of keys a warpgroup visits. constexpr: kernels and host tests use the
-// same function.
+// Assigns the block's KV tiles to warpgroups. constexpr:
+// kernels and host tests use the same function.
 //
 //   tiles of the cluster's 128 queries   begin ............................ end
-//   warpgroup `group` of both blocks     every other of them, from begin + group on: 0 .. count
-//   those that a block's 64 queries see  first .. last of those, neighbours
+//   warpgroup `group` of both blocks     every other tile, from begin + group on: 0 .. count
+//   those that a block's 64 queries see  first .. last of them, contiguous
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct OwnTiles {
   constexpr int size() const { return last - first; }
 };
 
-// span: of the block's queries.
+// span: the tiles that the block's queries see.
 constexpr OwnTiles own_tiles(const TileRange& span, const TileRange& cluster, int group) {
   if (span.empty()) return {};
   return {tiles_of(span.begin - cluster.begin, group, kGroups),

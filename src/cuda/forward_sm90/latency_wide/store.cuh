@@ -1,5 +1,5 @@
-// From outputs to O and LSE. The warpgroup that ends first leaves its outputs where its K was, in
-// fp32; the other reads them beside its last product, adds its own, and stores.
+// Combines outputs into O and LSE. The warpgroup that ends first leaves its outputs in K's
+// memory, in fp32; the other reads them during its last product, adds its own, and stores.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-// Where a lane stores: found before the keys have come, when there is time for it.
+// The addresses that a lane stores to: computed before the keys have arrived, when there is time for it.
 struct Places {
-  uint16_t* o;  // eight columns of its first row; the next is four after it
+  uint16_t* o;  // eight columns of its first row; the next row is four rows further
   int64_t o_step;
-  float* lse;  // null: the lane has none to store; of its first row as products have it
+  float* lse;  // null: this lane stores none; at its first row in product order
   int64_t lse_step;
-  int columns;  // of O from the lane's first on
+  int columns;  // columns of O from the lane's first on
 };
 
 template <class S>
@@ -62,8 +62,8 @@ struct Store {
     return reinterpret_cast<Message*>(smem.tiles[S::ring_tile(2 * sender, 0)])[warp];
   }
 
-  // The warpgroup that ends first: its outputs as they are, and its references and sums. All of its
-  // warps have read K, which they replace.
+  // Called by the warpgroup that ends first: sends its outputs unchanged, with its
+  // references and sums. All its warps have read K, which the outputs overwrite.
   __device__ __forceinline__ void send(const Partial<S>& w) const {
     Message& to = message();
 #pragma unroll
@@ -76,13 +76,13 @@ struct Store {
       smem.sums[warp][row][lane] =
           make_float2(w.max[row], attention::quad_sum(w.sums[row][0] + w.sums[row][1]));
     }
-    // Every lane, as racecheck sees what its own arrival orders. And no barrier of the two warps,
-    // which are at different instructions: synccheck takes that for divergence.
+    // Every lane arrives, since racecheck orders a lane only by its own arrival. No named barrier
+    // between the two warps, which are at different instructions: synccheck reports that as divergence.
     ptx::mbarrier_arrive(ptx::shared_address(&smem.left[warp]));
   }
 
-  // What outputs of both warpgroups are multiplied by, and the log-sum-exp of a row. Where the
-  // reference is too large outputs become infinite, and so are computed again.
+  // The weights of both warpgroups' outputs, and a row's LSE. If the reference
+  // is too large, outputs become infinite and are therefore recomputed.
   struct Weights {
     float own, other, lse;
   };
@@ -100,7 +100,7 @@ struct Store {
   }
 
   using Outputs = float[S::kOutProducts][4];
-  // The other: what came, times its weight; while the own last product is under way.
+  // Called by the other warpgroup during its own last product: reads the outputs sent to it, times their weight.
   __device__ __forceinline__ void receive(const Partial<S>& w, Outputs& its, float (&weight)[2],
                                           float (&lse)[2]) const {
     float sums[2];
@@ -124,13 +124,13 @@ struct Store {
     for (int n = 0; n < S::kOutProducts; ++n) ptx::pin(its[n]);
   }
 
-  // 0 * x added up: not 0 where an output is not finite.
+  // Adds 0 * x to the sum, which becomes nonzero (NaN) if an output is not finite.
   __device__ __forceinline__ static uint32_t add_zero_times(uint32_t word, uint32_t sum) {
     return Element::kIsFp16 ? ptx::fma_f16x2(word, 0, sum) : ptx::fma_bf16x2(word, 0, sum);
   }
 
-  // Half of the columns to shared memory as 16 rows of 128 bytes, swizzled: from an accumulator's
-  // columns to eight columns per lane.
+  // Writes half of the columns to shared memory as 16 rows of 128 bytes,
+  // swizzled: this turns an accumulator's columns into eight columns per lane.
   template <int kHalf>
   __device__ __forceinline__ void stage(const Partial<S>& w, const Outputs& its,
                                         const float (&weight)[2], uint32_t staged,
@@ -197,7 +197,7 @@ struct Store {
     }
     const bool finite = ((zeros[0] | zeros[1]) & 0x7fff7fffU) == 0;
     if (!__all_sync(0xffffffffU, finite)) [[unlikely]] {
-      __syncwarp();  // what was stored is stored again
+      __syncwarp();  // earlier stores are overwritten
 #pragma unroll 1
       for (int i = 0; i < 2; ++i) {
         const int first = row + 8 * i;

@@ -1,4 +1,4 @@
-// What a unit of forward_sm90_latency_wide's work is: a cluster.
+// The unit of work of forward_sm90_latency_wide: a cluster.
 #pragma once
 
 #include "cuda/forward_sm90/latency_wide/config.hpp"

@@ -4,9 +4,9 @@
 //   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups, each with
 //            64 query rows; one to three blocks per SM, which take tile after tile
 //
-//   shared memory   | Q slots, one tile a consumer each | K ring | V ring | barriers, tasks |
+//   shared memory   | Q slots, one tile per consumer each | K ring | V ring | barriers, tasks |
 //
-// Registers are redistributed once the kernel runs: the producer gives back what consumers need.
+// The kernel redistributes registers when it starts: the producer releases what consumers need.
 #pragma once
 
 #include <array>
@@ -18,45 +18,45 @@ namespace flashcore::cuda::forward_sm90::throughput {
 inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
-inline constexpr int kWarpgroupRows = 64;           // what one wgmma computes
-inline constexpr int kWarpRows = 16;                // of them, a warp's, which it stores by itself
+inline constexpr int kWarpgroupRows = 64;           // rows of one wgmma
+inline constexpr int kWarpRows = 16;                // rows per warp, which the warp stores itself
 inline constexpr int kPanelColumns = 64;            // 128 bytes, the widest swizzle
-inline constexpr int kSharedMemory = 227 * 1024;    // that a block may have
-inline constexpr int kSharedMemorySm = 228 * 1024;  // of an SM, of which each block takes
-inline constexpr int kSharedMemoryOwn = 1024;       // so much more
+inline constexpr int kSharedMemory = 227 * 1024;    // at most per block
+inline constexpr int kSharedMemorySm = 228 * 1024;  // per SM; each block also takes
+inline constexpr int kSharedMemoryOwn = 1024;       // this much
 inline constexpr int kBarrierBytes = 5 * 1024;      // at most, for barriers, tasks and saved sums
 
 constexpr int whole_panels(int columns) {
   return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
 }
 
-// A structural type: the one template argument that a kernel's geometry is.
+// A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
-  int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
+  int head_dim_qk;  // the largest supported; smaller ones are padded with zeros
   int head_dim_v;
   int consumers;
   int block_kv;
   int q_slots;
   int stages;  // of the K ring, and of the V ring
   int blocks_an_sm;
-  bool split_softmax;  // half of the exponentials beside the second product, half after it
+  bool split_softmax;  // half of the exponentials overlap the second product
   bool ping_pong;      // consumers take turns at starting products
-  bool plain;          // whether it is compiled without features,
-  bool features;       // and with: they need registers
+  bool plain;          // compiled without features;
+  bool features;       // with them (they need registers)
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
   // Tiles are whole panels wide; products read only the head dimension's columns.
   constexpr int columns_qk() const { return whole_panels(head_dim_qk); }
   constexpr int columns_v() const { return whole_panels(head_dim_v); }
-  constexpr int q_bytes() const { return 2 * kWarpgroupRows * columns_qk(); }  // of one consumer
+  constexpr int q_bytes() const { return 2 * kWarpgroupRows * columns_qk(); }  // per consumer
   constexpr int k_bytes() const { return 2 * block_kv * columns_qk(); }
   constexpr int v_bytes() const { return 2 * block_kv * columns_v(); }
   constexpr int tile_bytes() const {
     return q_slots * consumers * q_bytes() + stages * (k_bytes() + v_bytes());
   }
 
-  // Of what the launch allocates: see ptx::release_registers.
+  // Registers per thread, out of those that the launch allocates: see ptx::release_registers.
   constexpr int producer_registers() const { return consumers == 3 || blocks_an_sm == 3 ? 32 : 40; }
   constexpr int consumer_registers() const {
     if (blocks_an_sm == 3) return 128;
@@ -64,11 +64,11 @@ struct Config {
     return consumers == 3 ? 160 : 232;
   }
 
-  // What a consumer thread holds all the time: S, O (fp32) and P (16 bits).
+  // Registers that a consumer thread always holds: S, O (fp32) and P (16 bits).
   constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + block_kv / 4; }
 };
 
-// By growing cost: the first that holds a problem's head dimensions computes it.
+// In order of cost: the first that holds a problem's head dimensions computes it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
@@ -162,7 +162,7 @@ inline constexpr std::array kConfigs = {
 
 inline constexpr int kLargestHeadDim = 256;
 
-// Index into kConfigs, or -1 when a head dimension is too large.
+// Returns an index into kConfigs, or -1 if a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& c = kConfigs[i];
@@ -174,8 +174,8 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool featur
   return -1;
 }
 
-// Rows of kConfigs that are also compiled for keys and values in pages, by growing cost: without
-// features all of them, with features some.
+// Rows of kConfigs that are also compiled for paged keys and values,
+// in order of cost: all of them without features, some with features.
 struct PagedConfig {
   int row;
   bool features;
@@ -184,8 +184,8 @@ inline constexpr std::array kPagedConfigs = {
     PagedConfig{.row = 3, .features = false}, PagedConfig{.row = 5, .features = true},
     PagedConfig{.row = 6, .features = false}, PagedConfig{.row = 7, .features = true}};
 
-// Rows of a page that one copy takes: all of a tile's, or a power of two that divides the page size.
-// Copies of fewer rows are too many for a tile: 0.
+// Rows of a page per copy: a whole tile's, or a power of two that divides the page size. 0
+// if copies would have fewer than kLeastBoxRows rows: a tile would need too many of them.
 inline constexpr int kLeastBoxRows = 8;
 constexpr int box_rows(int64_t page_size, const Config& config) {
   const int64_t divides = page_size & -page_size;
@@ -193,7 +193,7 @@ constexpr int box_rows(int64_t page_size, const Config& config) {
   return rows < kLeastBoxRows ? 0 : rows;
 }
 
-// As choose_config.
+// Like choose_config, for paged keys and values.
 constexpr int choose_paged_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
   for (const PagedConfig& paged : kPagedConfigs) {
     const Config& c = kConfigs[static_cast<std::size_t>(paged.row)];
@@ -205,7 +205,7 @@ constexpr int choose_paged_config(int64_t head_dim_qk, int64_t head_dim_v, bool 
   return -1;
 }
 
-// What the kernels rely on.
+// Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   const int threads = c.threads() * c.blocks_an_sm;
   const int allocated = 65536 / threads / 8 * 8 * c.threads();

@@ -3,14 +3,14 @@
 //   block n + 1: ... P |        O += P V         | ...
 //   block n    :       | S = Q K^T | exp (half) |  | exp (half), P | ...
 //
-// The product S of a block and the product O += P V of the block before are started together, and
-// the exponentials run beside the second one. With ping-pong the warpgroups take turns at starting
-// products, so that one's softmax runs beside another's products.
+// The products S of one block and O += P V of the block before it start together, and
+// the exponentials overlap the second product. With ping-pong, the warpgroups take turns
+// at starting products, so that the softmax of one overlaps the products of another.
 //
-// Softmax without a maximum: the first block sets each row's reference, later blocks neither
-// compare nor rescale. The exponentials' sums, needed anyway, prove that nothing overflowed. Where
-// they do not, the warp computes the block's scores again (mma.sync, K still being there) and takes
-// an ordinary online step, which raises the reference. Exact for all data; slower for some.
+// Softmax without a running maximum: the first block sets each row's reference, and later blocks
+// neither compare nor rescale. The sums of exponentials, needed anyway, prove that nothing
+// overflowed. If they do not, the warp recomputes the block's scores (mma.sync, K is still in memory)
+// and does an ordinary online step, which raises the reference. Exact for all data; slower for some.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// Named barriers: a turn and an end for each consumer.
+// Named barriers: one for the turn and one for the end of each consumer.
 inline constexpr int kTurnBarrier = 1, kFirstBarrier = 4, kMeetBarrier = 5, kEndBarrier = 8;
 
 __device__ __forceinline__ int uniform(int x) {
@@ -44,29 +44,29 @@ struct Consumer {
   const Params& params;
   uint32_t shared;  // address of smem
   uint32_t thread;  // in the block
-  int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
-                    // known to be: addresses made of them cost no registers of threads
+  int group;        // which consumer: 0, 1, ..; like the ring positions, known to be uniform in
+                    // a warp, so that addresses derived from it need no per-thread registers
   RingPosition<S::kQSlots> q_at;
-  TileRange range;                     // of the task at hand: the blocks that this warpgroup sees,
-                                       // counted from the first of them
-  uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
-  RingPosition<S::kStages> k_ring;     // V's ring is one block behind it, as its products are
-  RingPosition<S::kStages> k_at;       // the same for the block at hand, known to be uniform
+  TileRange range;                     // of the current task: the blocks that this
+                                       // warpgroup sees, counted from the first of them
+  uint32_t q_begin, k_begin, v_begin;  // lower halves of the first slots' descriptors
+  RingPosition<S::kStages> k_ring;     // V's ring is one block behind, like its products
+  RingPosition<S::kStages> k_at;       // the same for the current block, known to be uniform
 
   Scores<S> s;
   Outputs<S> o;
   Probabilities<S> p;
   float sum[2];        // of this lane's exponentials
-  float reference[2];  // what they are relative to
+  float reference[2];  // of the exponents
 
-  // What follows from the thread's number is computed again for each use, so that the compiler does
-  // not hold it; where registers are shortest, the number is read again, too.
+  // Values derived from the thread index are recomputed for each use, so that the compiler does
+  // not keep them in registers; where registers are scarcest, the index itself is read again.
   __device__ __forceinline__ uint32_t thread_anew() const {
     return S::kHoldsThread ? ptx::opaque(thread) : static_cast<uint32_t>(ptx::thread_index());
   }
   __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
   __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
-  // The lane's row of slot 0, in the tile.
+  // The lane's row of slot 0, relative to the tile.
   __device__ __forceinline__ int row() const {
     const uint32_t t = thread_anew();
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
@@ -78,7 +78,7 @@ struct Consumer {
   __device__ __forceinline__ uint32_t q_index() const {
     return q_at.slot() * S::kConsumers + static_cast<uint32_t>(group);
   }
-  // Known to be uniform.
+  // Returns an address that is known to be uniform.
   __device__ __forceinline__ uint32_t q_tile() const {
     return shared + S::kQ + q_index() * S::QTile::kBytes;
   }
@@ -88,8 +88,8 @@ struct Consumer {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }
   __device__ __forceinline__ void begin_descriptors() {
-    // By uniform(), so that they are held: the compiler would make them again in every block,
-    // between the turn and the first product.
+    // uniform() keeps the descriptors in registers: otherwise the compiler would
+    // rebuild them in every block, between the turn and the first product.
     q_begin = ptx::uniform(lower_half(tile::k_major_descriptor<typename S::QTile>(
         shared + S::kQ + static_cast<uint32_t>(group) * S::QTile::kBytes, 0, 0)));
     k_begin =
@@ -110,13 +110,13 @@ struct Consumer {
     return smem.task[q_at.passed % S::kTaskSlots];
   }
 
-  // Whose pages the task's keys lie in.
+  // Returns the sequence whose pages hold the task's keys.
   __device__ __forceinline__ int pages_entry() const {
     if constexpr (S::kPaged) return smem.pages.of[q_at.passed % S::kTaskSlots].entry;
     return 0;
   }
 
-  // Scores with features are in units of log2 already.
+  // With features, scores are already in units of log2.
   __device__ __forceinline__ float exponent_scale() const {
     return S::kFeatures ? 1.0F : params.scale_log2;
   }
@@ -134,9 +134,9 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
-  // By each warp: the place of the next tile's Q is free. With one place, after the warp's last
-  // look at Q; with two, when the copy engine has read the outputs of the tile before from the
-  // other one, which it has by the time that this tile has its first scores.
+  // Called by each warp: marks the next tile's Q slot as free. With one slot, that is
+  // after the warp's last read of Q; with two, when the copy engine has read the previous
+  // tile's outputs from the other slot, as it has once this tile has its first scores.
   __device__ __forceinline__ void release_q() const {
     const RingPosition<S::kQSlots> next{q_at.passed + S::kQSlots - 1};
     const uint32_t barrier =  // by all lanes: see ptx::uniform
@@ -147,7 +147,7 @@ struct Consumer {
       ptx::mbarrier_arrive(barrier);
     }
   }
-  // By each warp. K's ring moves on with the last use of k_at.
+  // Called by each warp. K's ring advances after the last use of k_at.
   __device__ __forceinline__ void release_k() const {
     if (lane() == 0) ptx::mbarrier_arrive(shared + S::kKEmpty + 8 * k_at.slot());
   }
@@ -166,16 +166,16 @@ struct Consumer {
                                 2 * kWarpgroupThreads);
     }
   }
-  // Until the other three warps are here.
+  // Waits for the other three warps.
   __device__ __forceinline__ void wait_for_warps() const {
     ptx::named_barrier_sync(kEndBarrier + group, kWarpgroupThreads);
   }
-  // The first turn is the first consumer's.
+  // The first consumer has the first turn.
   __device__ __forceinline__ void begin_turns() {
     if (group == S::kConsumers - 1) give_turn();
   }
 
-  // Blocks that this warpgroup does not see, to the right and to the left of those that it sees.
+  // The number of blocks right and left of those that this warpgroup sees.
   __device__ __forceinline__ int passes_before() const {
     return uniform(task().end - task().seen[group].end);
   }
@@ -187,9 +187,9 @@ struct Consumer {
     return (uniform(task().seen[group].begin) + left) * S::kBlockKv;
   }
 
-  // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
-  // of turns, one less than it has blocks. Lanes leave a wait one by one, as far as PTX promises:
-  // one that is late must not find the next phase in its slot.
+  // Skips a block that none of this warpgroup's rows sees. All consumers of a tile
+  // take the same number of turns, one less than it has blocks. PTX lets lanes
+  // leave a wait one by one: a late lane must not find the slot's next phase.
   __device__ __forceinline__ void pass_block(bool takes_turn) {
     begin_block();
     wait_for_k();
@@ -206,13 +206,13 @@ struct Consumer {
     release_v();
   }
 
-  // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
+  // Scales and masks scores for the softmax. `left`: number of the warpgroup's blocks that follow.
   __device__ __forceinline__ void finish_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
     mask_block(left);
   }
-  // Whether this warp's scores came near the cap in this tile, or there is none. In shared memory:
-  // registers are short.
+  // True if this warp's scores came near the cap in this tile, or if
+  // there is no cap. Kept in shared memory: registers are scarce.
   __device__ __forceinline__ bool& caps_exactly() const {
     return smem.caps_exactly[thread_anew() / kWarpThreads - kWarpgroupWarps];
   }
@@ -221,7 +221,7 @@ struct Consumer {
     if (lane() == 0) caps_exactly() = exactly;
     __syncwarp();
   }
-  // The same, faster; false: they are to be computed again.
+  // A faster finish_scores(). Returns false if the scores must be recomputed.
   __device__ __forceinline__ bool try_scores(int left) {
     bool right = true;
     if constexpr (S::kFeatures) {
@@ -240,8 +240,8 @@ struct Consumer {
       mask_scores<S, 0, S::kKeyProducts>(s, task().limits, query, key, lane());
     }
   }
-  // The same of the first kProducts products of the first block. A causal mask leaves its left half
-  // alone for all rows of half the warpgroups.
+  // finish_scores() for the first kProducts products of the first block. For all rows
+  // of half of the warpgroups, a causal mask does not affect the block's left half.
   template <int kProducts>
   __device__ __forceinline__ void finish_first_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
@@ -262,7 +262,7 @@ struct Consumer {
     return __any_sync(0xffffffffU, !(right && total[0] < kProven && total[1] < kProven));
   }
 
-  // The sums while scores are computed again: elsewhere when registers are short.
+  // Holds the sums while scores are recomputed; in shared memory where registers are scarce.
   __device__ __forceinline__ float2& saved_sum() const {
     return smem.saved_sum[thread_anew() - kWarpgroupThreads];
   }
@@ -277,7 +277,7 @@ struct Consumer {
     for (int slot = 0; slot < 2; ++slot) sum[slot] = sum[slot] * rescale[slot] + added[slot];
   }
 
-  // No key has been seen.
+  // Resets the state: no key has been seen.
   __device__ __forceinline__ void clear() {
     sum[0] = sum[1] = 0;
     if constexpr (S::kFeatures) cap_exactly(params.near_cap.fourth == 0);
@@ -291,19 +291,19 @@ struct Consumer {
     }
   }
 
-  // Waits for the task at hand; false when there is none.
+  // Waits for the next task; returns false if there is none.
   __device__ __forceinline__ bool open_task() {
     wait_for_q();
     const TaskInfo& t = task();
     const TileRange& seen = t.seen[group];
-    ptx::may_be_unwritten(seen);  // after the last task
+    ptx::may_be_unwritten(seen);  // unwritten after the last task
     const int begin = uniform(seen.begin);
     range = {0, uniform(seen.full_begin) - begin, uniform(seen.full_end) - begin,
              uniform(seen.end) - begin};
     return uniform(t.rows_q) != TaskInfo::kNoMore;
   }
 
-  // The first block: sets the reference.
+  // Processes the first block, which sets the reference.
   __device__ __forceinline__ void first_block(int left) {
     clear();
     begin_block();
@@ -324,14 +324,14 @@ struct Consumer {
     attention::pack<typename S::Element, 0, kPackedRegisters>(p, s);
   }
 
-  // Whether none of the warpgroup's rows sees the right half of its first block.
+  // Returns whether none of the warpgroup's rows sees the right half of its first block.
   __device__ __forceinline__ bool sees_left_half_only(int left) const {
     const int last = task().first_query + first_row() + kWarpgroupRows - 1;
     const int seen = attention::visible_columns(task().limits, last, first_key(left)).end;
     return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
   }
 
-  // `scores` is the part of s that is computed.
+  // `scores` is the computed part of s.
   template <int kProducts>
   __device__ __forceinline__ void first_scores(float (&scores)[kProducts][4], int left) {
     ptx::warpgroup_pin(scores);
@@ -346,7 +346,7 @@ struct Consumer {
     online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());
   }
 
-  // A later block; P is that of the block before.
+  // Processes a later block; P is the previous block's.
   __device__ __forceinline__ void next_block(int left) {
     begin_block();
     wait_for_k();
@@ -362,8 +362,8 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     const bool right = try_scores(left);
 
-    // A wait for products is one instruction for all four warps, never one branch's. The vote
-    // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
+    // All four warps wait for products at the same instruction, never in a branch. The vote before
+    // it keeps ptxas from moving the exponentials below the wait, where nothing overlaps them.
     constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
     constexpr int kPackedAfter = S::kConfig.split_softmax ? kPackedRegisters / 2 : 0;
     float total[2], rescale[2] = {1, 1};
@@ -408,7 +408,7 @@ struct Consumer {
     }
   }
 
-  // O += P V of the last block; `meanwhile` runs beside it.
+  // Computes O += P V of the last block; `meanwhile` runs during it.
   template <class Meanwhile>
   __device__ __forceinline__ void last_product(Meanwhile meanwhile) {
     begin_block();

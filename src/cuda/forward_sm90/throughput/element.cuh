@@ -1,4 +1,4 @@
-// What differs between the two input types.
+// The operations that differ between fp16 and bf16.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Fp16 {
     ptx::mma_m16n8k16_f16(d, a, b0, b1);
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
-  // Adds 0 * x: what begins as 0 stays 0 while all x are finite.
+  // Adds 0 * x to the sum, which stays 0 while all x are finite.
   __device__ static uint32_t add_zero_times(uint32_t x, uint32_t sum) {
     return ptx::fma_f16x2(x, 0, sum);
   }
@@ -36,7 +36,7 @@ struct Fp16 {
 };
 
 struct Bf16 {
-  // bf16 has the range of fp32: this leaves room for the sum of a row, and for its products.
+  // bf16 has the range of fp32: this leaves headroom for a row's sum and for its products.
   static constexpr float kProvenSum = 0x1p30F;
 
   template <ptx::Accumulate kAccumulate, int kProducts>
@@ -51,7 +51,7 @@ struct Bf16 {
     ptx::mma_m16n8k16_bf16(d, a, b0, b1);
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
-  // Adds 0 * x: what begins as 0 stays 0 while all x are finite.
+  // Adds 0 * x to the sum, which stays 0 while all x are finite.
   __device__ static uint32_t add_zero_times(uint32_t x, uint32_t sum) {
     return ptx::fma_bf16x2(x, 0, sum);
   }

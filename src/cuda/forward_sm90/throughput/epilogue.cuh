@@ -1,7 +1,7 @@
-// From a consumer's accumulators to O and LSE.
+// Turns a consumer's accumulators into O and LSE.
 //
-// Each warp stores its own 16 rows. They go by way of Q's place, from which the copy engine takes
-// them; where Q has one place, the next tile's Q is on its way there, and they go from registers.
+// Each warp stores its own 16 rows. They are staged in Q's slot, from which the copy engine stores them.
+// With a single slot, the next tile's Q is already arriving there, and rows are stored from registers.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// What one of a lane's two rows needs: O *= factor.
+// The end of one of a lane's two rows: O *= factor.
 struct RowEnd {
   float factor, lse;
 };
 
-// `sum` over the whole row; in_use: the row is a query. Where the sink is all that counts, the LSE
-// is the sink: in units of log2 the largest are past fp32.
+// `sum` is the whole row's; in_use: the row is a query. If the sink outweighs everything
+// else, the LSE is the sink itself: in units of log2, the largest sinks overflow fp32.
 __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink, bool in_use) {
   RowEnd end{0, sink};
-  if (!in_use || sum == 0) return end;  // empty, which a NaN sum is not
+  if (!in_use || sum == 0) return end;  // empty; a NaN sum is not
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
@@ -37,7 +37,7 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
   return end;
 }
 
-// The two rows of each lane: their sums completed, LSE written.
+// Completes the sums of each lane's two rows and writes their LSE.
 template <class S>
 __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
                                          const TaskInfo& task, RowEnd (&ends)[2]) {
@@ -55,8 +55,8 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
   }
 }
 
-// A lane's outputs of row `slot`, two columns per word, and whether they are right: finite, or of a
-// row whose sum is NaN; and of a row whose reference is small enough.
+// A lane's outputs of row `slot`, two columns per word, and whether they are right: the
+// outputs are finite or the row's sum is NaN, and the row's reference is small enough.
 template <class S>
 struct PackedRow {
   uint32_t word[S::kOutParts][S::kOutProducts];
@@ -83,9 +83,9 @@ __device__ __forceinline__ PackedRow<S> pack_row(const Consumer<S>& c, int slot,
   return row;
 }
 
-// From registers. A quad has 16 neighbouring columns of a row in two products, each lane two and
-// two of them: lanes 2 i and 2 i + 1 exchange, so that each stores four at once, and the quad whole
-// sectors of 32 bytes.
+// Stores from registers. A quad has 16 neighbouring columns of a row in two
+// products, each lane 2 + 2 of them: lanes 2 i and 2 i + 1 exchange values, so
+// that each lane stores four neighbours, and the quad whole sectors of 32 bytes.
 //
 //   lane      0         1         2         3
 //   has       0,1 8,9   2,3 a,b   4,5 c,d   6,7 e,f
@@ -114,9 +114,9 @@ __device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& 
   }
 }
 
-// By way of the warp's rows of Q, which nothing reads any more: the copy engine stores them while
-// the warp goes on. Where the tile reaches past its entry, whose next rows may be another's, the
-// warp stores the rows that exist.
+// Stores through the warp's rows of Q, which nothing reads any more: the copy
+// engine stores them while the warp goes on. If the tile extends past its sequence,
+// the next rows may be another's, and the warp itself stores the rows that exist.
 template <class S>
 __device__ __forceinline__ void store_staged(const CUtensorMap& map, const Params& p,
                                              const TaskInfo& task, const Consumer<S>& c,
@@ -156,8 +156,8 @@ __device__ __forceinline__ void store_staged(const CUtensorMap& map, const Param
   }
 }
 
-// Normalises and stores O of this warp's rows. False when that is not right: when an output is not
-// finite though its row's sum is no NaN.
+// Normalises and stores O of this warp's rows. Returns false if the result
+// is wrong: an output is not finite although its row's sum is not NaN.
 template <class S>
 __device__ __forceinline__ bool store_rows(const CUtensorMap& map, const Params& p,
                                            const TaskInfo& task, const Consumer<S>& c,

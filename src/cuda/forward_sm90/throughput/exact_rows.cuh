@@ -1,13 +1,13 @@
-// O and LSE of a warp's 16 rows once more, key by key from global memory: what runs when an output
-// is not finite though its row's sum is, or a row's reference is too large.
+// Recomputes O and LSE of a warp's 16 rows key by key from global memory, if an output
+// is not finite although its row's sum is, or if a row's reference is too large.
 //
-// The largest score is subtracted before anything is scaled: that is exact for all scores that
-// count, so a row is right however large they are.
+// The largest score is subtracted before scaling. This is exact for all
+// scores that contribute, so a row is right however large its scores are.
 //
-// A product multiplies every probability of a block by every value, and 0 * NaN is NaN: a NaN in V
-// would reach rows whose mask removes its key. Here only keys that a row sees are read at all, and
-// a value that is not finite is added as it is: a probability is positive, so p * NaN = NaN and
-// p * Inf = Inf whatever p is.
+// A product multiplies every probability of a block by every value, and 0 * NaN
+// is NaN: a NaN in V would reach rows whose mask removes its key. Here a row
+// reads only the keys that it sees. A value that is not finite is added unscaled:
+// a probability is positive, so p * NaN = NaN and p * Inf = Inf for every p.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ __device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int
   return static_cast<const uint16_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
 }
 
-// The row of K or V that key `key` of an entry has in its pages.
+// Returns the row of K or V in the pages that belongs to key `key` of a sequence.
 __device__ __forceinline__ const uint16_t* paged_row(const PagedParams& p,
                                                      const attention::RowMatrix& m,
                                                      const TaskInfo& task, int in_table, int key) {
@@ -61,7 +61,7 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-// The row's sink, or kNoKey.
+// Returns the row's sink, or kNoKey.
 __device__ inline float sink_of(const Params& p, int head) {
   return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
 }
@@ -71,7 +71,7 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
          (task.q_row + row) * p.o_row;
 }
 
-// Rows first_row .. + 15 of the tile. Inline, and with loops whose bounds are known to be uniform:
+// Computes rows first_row .. + 15 of the tile. Inlined, and with loop bounds known to be uniform:
 // a call, or a loop that lanes may leave one by one, would cost the main loop its uniform
 // registers.
 template <class S>
@@ -80,11 +80,11 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
                                                      int first_row, int lane) {
   __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
-  constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
+  constexpr int kColumns = S::kConfig.head_dim_v / 32;  // per lane, 32 apart
   const int kv_head = task.kv_head;
   int in_table = 0;
   if constexpr (S::kPaged) in_table = find_table(p, pages_entry);
-  // From scores to units of log2, and to what the caller means.
+  // From scores to units of log2, and to the caller's units.
   const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;
   const float to_natural = S::kFeatures ? kLn2 : p.scale;
 #pragma unroll 1

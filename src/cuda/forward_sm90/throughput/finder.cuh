@@ -1,12 +1,12 @@
-// The finder: one warp, which works out which tile the block takes next, and what the producer and
-// the consumers must know of it, while the producer copies the tile before. The first tile is found
-// while barriers are made.
+// The finder: one warp that determines the block's next tile, and what the
+// producer and the consumers must know about it, while the producer copies
+// the current tile. The first tile is found while barriers are initialised.
 //
 //   producer   copies of tile t: wants t + 1 |  K V K V ...  | has t + 1 | Q of it ...
 //   finder                                   | counter, find |
 //
-// A warp of its own, since one tile costs some 1,000 clk of dependent arithmetic, and copies that
-// come late by that much make all consumers wait. Its lanes look at the rows of one consumer each.
+// It is a separate warp, since one tile costs about 1,000 clk of dependent arithmetic, and copies
+// that start so late would stall all consumers. Its lanes look at the rows of one consumer each.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct Finder {
   typename S::Shared& smem;
   const typename S::KernelParams& p;
   const int lane;
-  uint32_t taken = 0;  // the number of the tile at hand
+  uint32_t taken = 0;  // the number of the current tile
   bool is_tile = true;
   RingPosition<1> at{};
 
   __device__ __forceinline__ TileCounter counter() const { return {p.launch_name, gridDim.x}; }
 
-  // The tile after: without a counter every block takes each gridDim.x-th.
+  // Returns the next tile: without a counter, every gridDim.x-th tile is this block's.
   __device__ __forceinline__ uint32_t next_tile() const {
     if (p.counter == nullptr) return taken + gridDim.x;
     uint32_t tile = 0;
@@ -39,8 +39,8 @@ struct Finder {
     return __shfl_sync(0xffffffffU, tile, 0);
   }
 
-  // What is to be known of pages, where there are some: whose they are, and which keys some query of
-  // the tile, of those before `last`, sees.
+  // With pages: stores the sequence, and the keys that
+  // some query of the tile before query `last` sees.
   __device__ __forceinline__ void set_entry(int entry) const {
     if constexpr (S::kPaged) pages().entry = entry;
   }
@@ -54,8 +54,8 @@ struct Finder {
     return smem.pages.of[at.passed % S::kTaskSlots];
   }
 
-  // Writes the task of tile `taken`, except its ranges, at once: registers are short. False: there
-  // are no more.
+  // Writes the task of tile `taken`, except its ranges, immediately:
+  // registers are scarce. Returns false if there are no more tiles.
   __device__ __forceinline__ bool find_task_of(TaskInfo& slot) {
     constexpr int kBlockQ = S::kConfig.block_q();
     if (p.packed) {
@@ -76,7 +76,7 @@ struct Finder {
     return true;
   }
 
-  // Writes the task of tile `taken`, or that there is none.
+  // Writes the task of tile `taken`, or that there are no more.
   __device__ __forceinline__ void find() {
     TaskInfo& slot = smem.task[at.passed % S::kTaskSlots];
     is_tile = find_task_of(slot);
@@ -99,7 +99,7 @@ struct Finder {
     if (is_consumer) slot.seen[lane] = range;
   }
 
-  // Before the block meets, where its threads have nothing else to do.
+  // Runs before the block's first barrier, when its threads have nothing else to do.
   __device__ __forceinline__ void find_first() {
     taken = blockIdx.x;
     if (p.packed) smem.walk.begin(p, S::kConfig.block_q(), lane);
@@ -109,7 +109,7 @@ struct Finder {
   __device__ __forceinline__ void find_others() {
     if (p.counter != nullptr && lane == 0) claim(p.counter, counter());
     if constexpr (S::kPaged)
-      is_tile = smem.task[0].is_tile();  // not held since: registers are short
+      is_tile = smem.task[0].is_tile();  // read again rather than held: registers are scarce
     while (is_tile) {
       if (lane == 0) ptx::mbarrier_wait(ptx::shared_address(&smem.task_wanted), at.parity());
       __syncwarp();

@@ -22,7 +22,7 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// O of this warp's rows.
+// Stores O of this warp's rows.
 template <class S>
 __device__ __forceinline__ void end_tile(const CUtensorMap& map, const typename S::KernelParams& p,
                                          const TaskInfo& task, Consumer<S>& c,
@@ -32,7 +32,7 @@ __device__ __forceinline__ void end_tile(const CUtensorMap& map, const typename 
   }
 }
 
-// A consumer's share of one tile, of which its rows see some block.
+// A consumer's part of one tile, if its rows see some block.
 template <class S>
 __device__ __forceinline__ void attend(const CUtensorMap& map, const typename S::KernelParams& p,
                                        Consumer<S>& c) {
@@ -53,8 +53,8 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const typename S:
   end_tile<S>(map, p, task, c, ends);
 }
 
-// A tile of which they see none. A path of its own to the end: where accumulators of products and
-// cleared ones meet, ptxas is short of registers.
+// Handles a tile of which they see no block. A separate path to the end: if
+// accumulators of products and cleared ones meet, ptxas runs short of registers.
 template <class S>
 __device__ __forceinline__ void pass_tile(const CUtensorMap& map, const typename S::KernelParams& p,
                                           Consumer<S>& c) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void pass_tile(const CUtensorMap& map, const typename
   RowEnd ends[2];
   c.clear();
   end_rows<S>(p, c, task, ends);
-  c.reference[0] = c.reference[1] = 0;  // nothing is to be computed again
+  c.reference[0] = c.reference[1] = 0;  // nothing is to be recomputed
   end_tile<S>(map, p, task, c, ends);
 }
 
@@ -98,7 +98,7 @@ __device__ __forceinline__ typename S::Shared& shared_memory() {
   return *reinterpret_cast<typename S::Shared*>(ptx::dynamic_shared());
 }
 
-// A launch finds none of them at hand.
+// Tensor maps are not in the descriptor cache at launch; this prefetches them.
 __device__ __forceinline__ void prefetch_maps(const Maps& maps) {
   ptx::prefetch_tensor_map(&maps.k);
   ptx::prefetch_tensor_map(&maps.q);
@@ -106,7 +106,7 @@ __device__ __forceinline__ void prefetch_maps(const Maps& maps) {
   ptx::prefetch_tensor_map(&maps.o);
 }
 
-// What the first copies count at.
+// Initialises the barriers that the first copies use.
 template <class S>
 __device__ __forceinline__ void make_first_barriers(typename S::Shared& smem) {
   for (int slot = 0; slot < S::kQSlots; ++slot) {
@@ -137,15 +137,15 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
   ptx::mbarrier_init_fence();
 }
 
-// The producer's warpgroup. Until the block meets each of its warps does a part of what the first
-// product waits for:
+// The producer's warpgroup. Before the block's first barrier, each
+// of its warps prepares a part of the first product's inputs:
 //
 //   warp 0   other barriers            | producer
 //   warp 1   the first tile | first K  | finder
 //   warp 2   first barriers | first Q  |
 //   warp 3   tensor maps               |
 //
-// Warps meet at one instruction, or arrive at it: synccheck takes two for divergence.
+// Warps meet at one instruction, or arrive at it: synccheck reports two as divergence.
 template <class S>
 __device__ __forceinline__ void produce(const Maps& maps, const typename S::KernelParams& p) {
   typename S::Shared& smem = shared_memory<S>();
@@ -175,7 +175,7 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
 
 template <class S>
 __device__ __forceinline__ void run_block(const Maps& maps, const typename S::KernelParams& p) {
-  if (ptx::thread_index() < kWarpgroupThreads) {  // not held: consumers need their registers
+  if (ptx::thread_index() < kWarpgroupThreads) {  // not kept: consumers need the registers
     produce<S>(maps, p);
   } else {
     ptx::named_barrier_sync(kMeetBarrier, S::kConfig.threads());
@@ -184,7 +184,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
   }
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_an_sm)
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
 }
 
-// The same where keys and values lie in pages.
+// The kernel for paged keys and values.
 template <int kConfigIndex, class Element, bool kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_an_sm)

@@ -1,11 +1,11 @@
-// Which entry of a packed batch has tile `index`, all tiles of an entry and its heads following
-// each other: only the device knows how many an entry has.
+// Finds the sequence of a packed batch that has tile `index`. A sequence's tiles
+// of all heads are consecutive; only the device knows how many a sequence has.
 //
-//   entry     | 0: 3 tiles | 1: 0 | 2: 1 | ... 31 |  32 ...      32 entries at a time, one per lane
+//   sequence  | 0: 3 tiles | 1: 0 | 2: 1 | ... 31 |  32 ...      32 sequences at a time, one per lane
 //   index       0  1  2               3     ...
 //
-// A block's tiles have growing numbers, so that it walks over the entries once, however many tiles
-// it takes, and stays at the 32 that it sees while they have tiles for it.
+// A block's tile numbers increase, so it walks over the sequences once, however
+// many tiles it takes, and stays at the current 32 while they have tiles for it.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// In shared memory: the warp that walks has few registers.
+// Kept in shared memory: the warp that walks has few registers.
 template <class P>
 struct PackedWalk {
-  int first_entry;       // lane i looks at the i-th from here
-  uint32_t first_index;  // of their tiles
-  uint32_t seen[32];     // tiles of the entries up to each lane's
+  int first_entry;       // lane i looks at the i-th sequence from here
+  uint32_t first_index;  // of their first tile
+  uint32_t seen[32];     // tiles of the sequences up to each lane's
   OwnEntry entries[32];
 
   struct Place {
-    int lane;        // whose entry it is
-    uint32_t index;  // among its tiles
+    int lane;        // the lane that holds the sequence
+    uint32_t index;  // among the sequence's tiles
   };
 
-  // By the whole warp, before it finds anything.
+  // Called by the whole warp before the first find().
   __device__ __forceinline__ void begin(const P& p, int block_q, int lane) {
     if (lane == 0) first_entry = 0, first_index = 0;
     look(p, 0, block_q, lane);
   }
 
-  // By the whole warp, with an index that is not below the one before. False: there is none.
+  // Called by the whole warp, with indices that never decrease. Returns false if there is no such tile.
   __device__ __forceinline__ bool find(const P& p, uint32_t index, int block_q, int lane,
                                        Place& place) {
     while (true) {

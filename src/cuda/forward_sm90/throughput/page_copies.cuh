@@ -1,15 +1,15 @@
-// Tiles of K and V out of pages: a tile is some boxes, each of them rows of one page, and all of them
-// count towards the tile's barrier.
+// Copies tiles of K and V from pages. A tile consists of boxes, each of
+// them rows of one page, and all of them count towards the tile's barrier.
 //
 //   a tile    | box 0 | box 1 | box 2 | box 3 |     lane i looks up the page of box i
 //   pages     |    page 7     |    page 2     |
 //
-// A box without a key that the tile's queries see is zeros: its page is not looked up, and may be
-// anything. So may rows past the entry's end in the last box: scores of such keys are masked, and
-// where their values are not finite, rows are computed again (exact_rows.cuh).
+// A box without a key that the tile's queries see is filled with zeros: its page is not looked
+// up, and may be anything. So may rows past the sequence's end in the last box: scores of such
+// keys are masked, and if their values are not finite, rows are recomputed (exact_rows.cuh).
 //
-// Pages are looked up a tile ahead, so that no copy waits for the table. V's tiles are one or two
-// behind K's, and come from the same places.
+// Pages are looked up a tile ahead, so that no copy waits for the table.
+// V's tiles are one or two behind K's, and come from the same pages.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// Keys and values in one piece: one thread copies.
+// Contiguous keys and values: one thread copies.
 struct NoPages {
   __device__ __forceinline__ NoPages(const Params& /*p*/, int /*lane*/) {}
 
@@ -30,7 +30,7 @@ struct NoPages {
   __device__ __forceinline__ void meet() const {}
 };
 
-// By a whole warp: what a lane knows of its box.
+// Used by a whole warp: each lane holds the page of its box.
 template <class S>
 class PageCopies {
  public:
@@ -39,7 +39,7 @@ class PageCopies {
   __device__ __forceinline__ bool leads() const { return lane_ == 0; }
   __device__ __forceinline__ void meet() const { __syncwarp(); }
 
-  // Finds the pages of the next tile of K: a task's blocks go from the last to the first.
+  // Finds the pages of the next tile of K: a task's blocks go from last to first.
   __device__ __forceinline__ void find(const TaskInfo& task, const TaskPages& pages, int block) {
     if (block == task.end - 1) in_table_ = find_table(p_, pages.entry);
     older_ = newest_;
@@ -54,7 +54,7 @@ class PageCopies {
                                          int block) const {
     load<Tile>(shared, map, full, task, block, newest_);
   }
-  // behind: a tile of K was found after that of the same keys.
+  // behind: another tile of K was found after the one with the same keys.
   template <class Tile>
   __device__ __forceinline__ void load_v(const unsigned char* shared, const CUtensorMap& map,
                                          const uint64_t& full, const TaskInfo& task, int block,
@@ -70,20 +70,20 @@ class PageCopies {
     const int key = first_key(block);
     return lane_ < p_.boxes && key < pages.end_key && key + p_.box_rows > pages.first_key;
   }
-  // Of the entry's pages.
+  // Returns the index among the sequence's pages.
   __device__ __forceinline__ int page_number(const TaskInfo& task, int block) const {
     const int row = task.kv_row + first_key(block);
     return static_cast<int>(p_.cache.by_page_size.divide(static_cast<uint32_t>(row)));
   }
 
-  // What the table says; nobody waits for it yet.
+  // Starts the load of the table's entry; the first use waits for it.
   __device__ __forceinline__ int stored_page(const TaskInfo& task, const TaskPages& pages,
                                              int block) const {
     if (!is_seen(pages, block)) return 0;
     return __ldg(p_.cache.pages + in_table_ + page_number(task, block) * p_.cache.table_page);
   }
 
-  // Past the last page, where the copy reads zeros, for a box that nobody sees.
+  // Returns the box's page; the one past the last, which reads as zeros, if no query sees the box.
   __device__ __forceinline__ int page_of(const TaskPages& pages, int block, int stored) const {
     if (!is_seen(pages, block)) return p_.cache.num_pages;
     const int page = attention::clamped(stored, 0, p_.cache.num_pages - 1);
@@ -116,7 +116,7 @@ class PageCopies {
 
   const PagedParams& p_;
   int lane_;
-  int in_table_ = 0;            // of the task's entry
+  int in_table_ = 0;            // of the task's sequence
   int ahead_ = 0;               // in the table, of the tile after the newest
   int newest_ = 0, older_ = 0;  // pages of the last two tiles of K
 };

@@ -1,4 +1,4 @@
-// forward_sm90_throughput as rows of the table of kernels.
+// forward_sm90_throughput as rows of the kernel table.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// Which row of kConfigs computes a problem, of those that tile_candidates() has.
+// Chooses the row of kConfigs that computes a problem, among tile_candidates().
 using ChooseTile = int (*)(const ForwardProblem& seen, const DeviceInfo& device);
 
-// The first chooses between its tiles; by name, each for any problem that it holds.
+// The first kernel chooses between its tiles; each of the others, run by name, computes any problem that fits.
 std::vector<Kernel> kernels(ChooseTile choose_tile);
 
-// For keys and values in pages.
+// The kernel for paged keys and values.
 Kernel paged_kernel();
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

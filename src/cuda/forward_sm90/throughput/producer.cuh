@@ -1,10 +1,10 @@
-// The producer: one thread, which copies what the consumers need, ahead of them. Where keys lie in
-// pages, a warp, whose lanes look up pages, and whose first lane copies (page_copies.cuh).
+// The producer: one thread, which copies ahead what the consumers need. With pages, it
+// is a warp whose lanes look up pages and whose first lane copies (page_copies.cuh).
 //
 //   a tile   K[last] Q  K[last-1] V[last]  K[last-2] V[last-1] ... Q' ... K'[last] V[first]
 //
-// Copies go out in the order in which consumers need them; each waits until its slot is free. With
-// one place for Q, Q' follows the tile's last V.
+// Copies start in the order in which consumers need them; each waits until
+// its slot is free. With a single Q slot, Q' follows the tile's last V.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// All panels of a tile whose first row is `row`.
+// Copies all panels of a tile whose first row is `row`.
 template <class Tile>
 __device__ __forceinline__ void load_tile(const unsigned char* shared, const CUtensorMap& map,
                                           const uint64_t& full, int row, int head, int batch) {
@@ -34,16 +34,16 @@ template <class S>
 struct Producer {
   typename S::Shared& smem;
   const Maps& maps;
-  RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
+  RingPosition<S::kQSlots> q_at;  // tasks advance with it, in slots of their own
   RingPosition<S::kStages> k_at, v_at;
   [[no_unique_address]] std::conditional_t<S::kPaged, PageCopies<S>, NoPages> pages;
 
-  // Where tiles are handed out one by one, a block asks for its next when so many blocks of keys
-  // are left: a block that is done early then gets more. Otherwise at once, so that the next Q is
-  // copied long before it is needed.
+  // If tiles are handed out one by one, a block asks for its next tile when this many
+  // KV blocks are left, so that a block that finishes early gets more tiles.
+  // Otherwise it asks at once, so that the next Q is copied long before it is needed.
   static constexpr int kAsksAt = 2;
 
-  // The finder shall find the next task. The first is there when the block has met.
+  // Asks the finder for the next task. The first task is ready at the block's first barrier.
   __device__ __forceinline__ void want_task() const {
     if (pages.leads()) ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
   }
@@ -57,11 +57,11 @@ struct Producer {
     return smem.pages.of[&task - smem.task];
   }
 
-  // Q of a task, or word that there is none.
+  // Copies Q of a task, or signals that there are no more.
   __device__ __forceinline__ void load_q(const TaskInfo& task) {
 #pragma unroll 1
     for (int w = 0; w < S::kConsumers; ++w) {
-      if (q_at.passed > 0) {  // released by the tile before
+      if (q_at.passed > 0) {  // released by the previous tile
         ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]),
                            RingPosition<S::kQSlots>{q_at.passed - 1}.parity());
       }
@@ -107,7 +107,7 @@ struct Producer {
     if (task.begin < task.end) load_k(task, task.end - 1);
   }
 
-  // The first copies are started by other threads, before this one runs.
+  // Other threads start the first copies, before this one runs.
   __device__ __forceinline__ void start_k() {
     const TaskInfo& task = smem.task[0];
     if (task.begin < task.end) copy_k(task, task.end - 1);

@@ -1,6 +1,6 @@
-// One warpgroup's tile of scores: the products that make it, what is done to it, and what it
-// becomes. A thread holds rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of its warp's 16, columns
-// 8 n + 2 (l % 4) and + 1 of product n (tile/fragment.hpp).
+// One warpgroup's tile of scores: the products that compute it, its transformations,
+// and P. A thread holds rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of its warp's 16,
+// columns 8 n + 2 (l % 4) and + 1 of product n (tile/fragment.hpp).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 template <class S>
 using Outputs = float[S::kOutParts][S::kOutProducts][4];
 
-// A descriptor's lower half is where it starts, in units of 16 bytes, and its leading offset; the
-// upper half is a constant. So one half is held, and a start `bytes` further on is one addition.
+// A descriptor's lower half is the start address, in units of 16 bytes, and the leading offset; the
+// upper half is constant. So only the lower half is held, and advancing by `bytes` is one addition.
 __device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
   return static_cast<uint32_t>(descriptor);
 }
@@ -50,8 +50,8 @@ __device__ __forceinline__ auto& left_half(Scores<S>& s) {
   return reinterpret_cast<float(&)[S::kKeyProducts / 2][4]>(s);
 }
 
-// Starts S = Q K^T, a group of its own, of the first 8 kProducts keys. `q` and `k`: the lower
-// halves of their descriptors.
+// Starts S = Q K^T of the first 8 kProducts keys, as its own
+// wgmma group. `q` and `k`: lower halves of the descriptors.
 template <class S, int kProducts>
 __device__ __forceinline__ void start_qk(float (&s)[kProducts][4], uint32_t q, uint32_t k) {
   using ptx::Accumulate;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void start_qk(float (&s)[kProducts][4], uint32_t q, u
   ptx::warpgroup_commit();
 }
 
-// Starts O += P V, a group of its own.
+// Starts O += P V, as its own wgmma group.
 template <class S>
 __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& p, uint32_t v) {
   using VTile = typename S::VTile;
@@ -87,7 +87,7 @@ __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& 
   ptx::warpgroup_commit();
 }
 
-// A warp's 16 rows of S once more, by mma.sync, while Q and K are still in shared memory.
+// Recomputes a warp's 16 rows of S by mma.sync, while Q and K are still in shared memory.
 template <class S>
 __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint32_t k, int warp,
                                                  int lane) {
@@ -112,8 +112,8 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
   }
 }
 
-// Capped scores in units of log2, without a special function. False where one comes too near to
-// the cap for that.
+// Computes capped scores in units of log2 without a special
+// function. Returns false if a score is too near the cap for that.
 template <class S>
 __device__ __forceinline__ bool cap_scores(Scores<S>& s, const Params& p) {
   float fourth[4] = {0, 0, 0, 0};
@@ -129,10 +129,10 @@ __device__ __forceinline__ bool cap_scores(Scores<S>& s, const Params& p) {
       s[n][e] *= t;
     }
   }
-  return (fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) <= p.near_cap.fourth;  // not with NaN
+  return (fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) <= p.near_cap.fourth;  // false for NaN
 }
 
-// Of the first kProducts products.
+// Scales, and caps if there is a cap, the scores of the first kProducts products.
 template <class S, int kProducts>
 __device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {
   if (p.softcap.cap_log2 > 0) {
@@ -150,8 +150,8 @@ __device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {
   }
 }
 
-// Removes what the band and the length remove from a block whose first key is `key`, by selection:
-// what the score was does not matter. `query` is the lane's row of slot 0. Products kBegin to kEnd.
+// Masks the scores outside the band and the length in a block whose first key is `key`, by selection:
+// the old score does not matter. `query`: the lane's row of slot 0. Products kBegin to kEnd.
 template <class S, int kBegin, int kEnd>
 __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limits, int query,
                                             int key, int lane) {
@@ -166,12 +166,12 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limi
   }
 }
 
-// A step of the online softmax: raises the reference to the rows' maxima, exponentiates, and gives
-// the factors for what was accumulated before, and this lane's sums of the exponentials. Of the
-// first kProducts products.
+// A step of the online softmax over the first kProducts products: raises
+// the reference to the rows' maxima, exponentiates, and returns the factors
+// for the accumulated results and this lane's sums of the exponentials.
 //
-// A row that has seen no key keeps kNoReference, and so does one with nothing but scores below it.
-// Rows that end there, or past its opposite, are computed again (exact_rows.cuh).
+// A row that has seen no key keeps kNoReference, and so does a row whose scores are all
+// below it. A row that ends there, or above -kNoReference, is recomputed (exact_rows.cuh).
 inline constexpr float kNoReference = -attention::kLargestReference;
 
 template <class S, int kProducts = S::kKeyProducts>

@@ -1,4 +1,4 @@
-// The compile-time geometry of one instance, what its block shares, and how slots go round.
+// The compile-time geometry of one instance, its block's shared memory, and ring positions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,11 +22,11 @@ template <int kConfigIndex, class Element_, bool kFeatures_, bool kPaged_ = fals
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
-  // reads the number again, and the sums are in shared memory.
+  // True if a thread holds its index, and its sums while scores are recomputed.
+  // Otherwise it reads the index again, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
-  // Whether a warp holds V's descriptor. By trial: where it does not, or elsewhere does, ptxas
-  // serialises products.
+  // True if a warp holds V's descriptor. Found by trial:
+  // with the other choice, ptxas serialises products.
   static constexpr bool kHoldsV = !kFeatures_ && !kPaged_ && kConfig.head_dim_qk <= 128;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
@@ -36,17 +36,17 @@ struct Shape {
   static constexpr int kStages = kConfig.stages;  // of the K ring, and of the V ring
   static constexpr int kBlockKv = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
-  // Whether outputs go by way of Q's place.
+  // True if outputs are staged in Q's slot.
   static constexpr bool kStagesOutputs = kQSlots > 1;
-  // A task is written while consumers may still be at the one before, or storing the outputs of the
-  // one before that.
+  // A task is written while consumers may still compute the
+  // one before, or store the outputs of the one before that.
   static constexpr int kTaskSlots = 4;
 
-  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // of one consumer
+  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // per consumer
   using KTile = tile::SmemTile<kBlockKv, kConfig.columns_qk(), 2>;
   using VTile = tile::SmemTile<kBlockKv, kConfig.columns_v(), 2>;
 
-  static constexpr bool kHalves = kBlockKv == 128;  // half a block is a product of its own, too
+  static constexpr bool kHalves = kBlockKv == 128;  // half a block can also be a product
 
   static constexpr int kQkSteps = kConfig.head_dim_qk / 16;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
@@ -56,7 +56,7 @@ struct Shape {
   static constexpr int kOutProducts = kConfig.head_dim_v / 8 / kOutParts;
   static constexpr int kPartPanels = VTile::kPanels / kOutParts;
 
-  // Of each task slot.
+  // Page information per task slot.
   struct PageSlots {
     TaskPages of[kTaskSlots];
   };
@@ -69,8 +69,8 @@ struct Shape {
     uint64_t task_wanted, task_found;
     TaskInfo task[kTaskSlots];
     PackedWalk<KernelParams> walk;
-    bool caps_exactly[kFeatures ? kWarpgroupWarps * kConsumers : 1];    // of each warp
-    float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
+    bool caps_exactly[kFeatures ? kWarpgroupWarps * kConsumers : 1];    // per warp
+    float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // per thread
     [[no_unique_address]] std::conditional_t<kPaged, PageSlots, NoTaskPages> pages;
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
@@ -82,7 +82,7 @@ struct Shape {
   static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.tile_bytes() + kBarrierBytes));
 };
 
-// A place in a ring: how many slots were passed, which is one register.
+// A ring position: the number of slots passed, held in one register.
 template <int kSlots>
 struct RingPosition {
   static_assert((kSlots & (kSlots - 1)) == 0);

@@ -1,4 +1,4 @@
-// From a tile's place to what the consumers must know of it.
+// Turns a tile's position into the task for the consumers.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// What a tile must know of an entry that is not like the others.
+// A sequence's own lengths and rows, if sequences differ.
 struct OwnEntry {
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors
   int len_q, rows_q;
@@ -27,12 +27,12 @@ __device__ __forceinline__ OwnEntry find_own_entry(const PagedParams& p, int bat
           attention::band_limits(p.left, p.right, entry.offset, entry.len_kv)};
 }
 
-// Where the pages of an entry are listed: see CachedEntry. A table has less than 2^31 numbers.
+// Returns where a sequence's pages are listed: see CachedEntry. A table has less than 2^31 numbers.
 __device__ __forceinline__ int find_table(const PagedParams& p, int entry) {
   return static_cast<int>(attention::find_cached_entry(p, p.cache, entry).in_table);
 }
 
-// Everything but the ranges of blocks.
+// Fills in everything except the ranges of blocks.
 __device__ __forceinline__ TaskInfo make_task(const Params& p, uint32_t batch, uint32_t head,
                                               uint32_t q_tile, int block_q) {
   TaskInfo task;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void set_entry(TaskInfo& task, const OwnEntry& entry)
   task.limits = entry.limits;
 }
 
-// Tile `index` of a batch whose entries have equally many tiles.
+// Returns tile `index` of a batch whose sequences have equally many tiles.
 template <class P>
 __device__ __forceinline__ TaskInfo find_task(const P& p, uint32_t index, int block_q) {
   const TileOrder::Place place = p.order.at(index);
@@ -64,7 +64,7 @@ __device__ __forceinline__ TaskInfo find_task(const P& p, uint32_t index, int bl
   return task;
 }
 
-// Tile `index` of an entry of a packed batch: in the order that the entry would have by itself.
+// Returns tile `index` of a sequence of a packed batch, in the order of a batch of that sequence only.
 __device__ __forceinline__ TaskInfo find_packed_task(const Params& p, const OwnEntry& entry,
                                                      uint32_t index, int block_q) {
   const uint32_t q_tiles = tiles_of(entry.rows_q, block_q);
@@ -75,7 +75,7 @@ __device__ __forceinline__ TaskInfo find_packed_task(const Params& p, const OwnE
           p.section_rows, static_cast<uint32_t>(entry.limits.len_kv), p.heads_per_kv_head, p.heads),
       .longest_first = p.order.longest_first && q_tiles > 1};
   const TileOrder::Place place = order.at(index);
-  // Packed tensors have no batch.
+  // Packed tensors have no batch dimension.
   TaskInfo task = make_task(p, 0, place.batch_head, place.q_tile, block_q);
   set_entry(task, entry);
   return task;

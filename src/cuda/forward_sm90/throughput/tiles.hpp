@@ -1,5 +1,5 @@
-// Which of forward_sm90_throughput's tiles hold a problem, whether their tiles are alike, and what a
-// unit of work is.
+// Determines which of forward_sm90_throughput's tiles hold a
+// problem, whether tiles are uneven, and the unit of work.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// Whether scores are transformed: those instances are compiled apart.
+// Returns whether scores are transformed: such problems have instances of their own.
 constexpr bool has_features(const ForwardProblem& p) {
   return p.softcap > 0 || !(p.softmax_scale > 0);
 }
 
-// Rows of kConfigs: those as narrow as the first that holds the problem.
+// Rows of kConfigs: those as narrow as the first one that holds the problem.
 inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   std::vector<int> rows;
   const int first = choose_config(p.head_dim_qk, p.head_dim_v, has_features(p));
@@ -49,7 +49,7 @@ constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
   return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
 }
 
-// The first three are also kernels' names (supports.hpp).
+// The first three are also names of kernels (supports.hpp).
 constexpr std::string_view tile_name(const Config& config) {
   if (config.block_q() == 192) return "forward_sm90_192x128";
   if (config.block_q() == 128) {

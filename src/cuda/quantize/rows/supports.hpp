@@ -1,4 +1,4 @@
-// What quantisation on a GPU refuses; tested without one.
+// Limits of quantisation on a GPU; tested without a GPU.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace flashcore::cuda::quantize::rows {
 
-// How the rows of an entry are cut (params.hpp).
+// How the rows of a sequence are divided (params.hpp).
 struct Cut {
-  bool in_tiles = false;  // groups lie in tiles: one launch
-  int64_t block = 1;      // rows that a scale serves
+  bool in_tiles = false;  // groups are inside tiles: one launch
+  int64_t block = 1;      // rows per scale
   int64_t span = 1, tile_rows = 1, tiles_a_span = 1, tiles = 0;
 };
 Cut cut_of(const QuantizeProblem& p);
 
-// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
+// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
 std::string refusal(const QuantizeProblem& p, const DeviceInfo& device, std::string_view targets);
 
 }  // namespace flashcore::cuda::quantize::rows

@@ -1,5 +1,5 @@
-// Where a new row becomes a row of the cache, whatever lengths in device memory say. constexpr: the
-// kernel and host tests use the same function.
+// Maps a new row to a row of the cache, for any lengths in
+// device memory. constexpr: shared by the kernel and host tests.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 namespace flashcore::cuda::serving::append {
 
 struct NewRow {
-  bool in_use = false;  // whether it is one of the entry's new rows
-  bool fits = false;    // whether the entry's cache has a row for it
-  int key = 0;          // that it becomes, counted from the entry's first
+  bool in_use = false;  // it is one of the sequence's new rows
+  bool fits = false;    // the sequence's cache has a row for it
+  int key = 0;          // its key, counted from the sequence's first
   int64_t position = 0;
   attention::CachedEntry entry{};
 };
 
-// New row `row`, of the packed tensor or of entry b.
+// Finds new row `row`, of the packed tensor or of sequence b.
 constexpr NewRow find_new_row(const attention::ForwardParams& p, const attention::KvCacheParams& c,
                               int b, int row) {
   NewRow found;
@@ -27,7 +27,7 @@ constexpr NewRow find_new_row(const attention::ForwardParams& p, const attention
   if (!found.in_use) return found;
   int64_t room = p.seqlen_kv;
   if (c.flat) room = std::min(room, attention::listed_rows(c, b).rows);
-  // Rows in use before, as they are told: those past the cache leave no room for more.
+  // Rows in use before, unclamped: rows past the cache leave no room for more.
   const int64_t before = p.seqlens_kv.at(b);
   const int64_t padding = c.leftpad.data == nullptr ? 0 : c.leftpad.at(b);
   found.fits = before >= 0 && padding >= 0 && padding <= before && before + number < room;

@@ -6,7 +6,7 @@
 
 namespace flashcore::cuda::serving::append {
 
-// Pointers are those of the GPU, checked as far as the host can.
+// Pointers are the GPU's, checked as far as the host can.
 Status run(const AppendProblem& problem, const AppendArguments& args, const DeviceInfo& device,
            Stream stream);
 

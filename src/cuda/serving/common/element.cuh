@@ -1,4 +1,4 @@
-// Elements of any type as fp32 and back, one at a time.
+// Converts elements of any type to fp32 and back, one at a time.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -58,7 +58,7 @@ __device__ __forceinline__ void store_element(ElementType type, void* data, int6
   }
 }
 
-// 8 elements of 16 bits.
+// Unpacks 8 elements of 16 bits.
 __device__ __forceinline__ void unpack_chunk(ElementType type, const uint4& from, float (&x)[8]) {
   const uint32_t words[4] = {from.x, from.y, from.z, from.w};
 #pragma unroll
@@ -68,7 +68,7 @@ __device__ __forceinline__ void unpack_chunk(ElementType type, const uint4& from
   }
 }
 
-// 8 elements at once, from and to a multiple of 8 bytes (fp8) or 16.
+// Loads or stores 8 elements at once, at a multiple of 8 bytes (fp8) or 16.
 __device__ __forceinline__ void load_chunk(ElementType type, const void* data, int64_t at,
                                            float (&x)[8]) {
   if (type == ElementType::f32) {
@@ -119,7 +119,7 @@ __device__ __forceinline__ void store_chunk(ElementType type, void* data, int64_
   *reinterpret_cast<uint2*>(static_cast<uint8_t*>(data) + at) = make_uint2(words[0], words[1]);
 }
 
-// The bits of one element or of 8, whatever they mean.
+// Copies the bits of one element or of 8, of any type.
 template <int kCount>
 __device__ __forceinline__ void copy_elements(ElementType type, const void* from, int64_t at,
                                               void* to, int64_t there) {

@@ -1,4 +1,4 @@
-// What an element is, as a kernel is told.
+// The element types of serving kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The element type of a tensor that resolve() lets through.
+// The element type of a tensor that resolve() accepts.
 #pragma once
 
 #include "cuda/serving/common/element_type.hpp"

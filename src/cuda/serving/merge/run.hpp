@@ -6,7 +6,7 @@
 
 namespace flashcore::cuda::serving::merge {
 
-// Pointers are those of the GPU, checked as far as the host can.
+// Pointers are the GPU's, checked as far as the host can.
 Status run(const MergeProblem& problem, const MergeArguments& args, const DeviceInfo& device,
            Stream stream);
 

@@ -6,7 +6,7 @@
 
 namespace flashcore::cuda::serving::transpose_v {
 
-// Pointers are those of the GPU, checked as far as the host can.
+// Pointers are the GPU's, checked as far as the host can.
 Status run(const TransposeProblem& p, const void* v, void* v_out, const DeviceInfo& device,
            Stream stream);
 

@@ -1,13 +1,13 @@
-// The resource page of backward_sm90_split: the tiles of backward_sm90, each by a cluster of blocks that share its
-// queries, for problems whose tiles are too few for the GPU.
+// The resource page of backward_sm90_split: the tiles of backward_sm90, each computed by a
+// cluster of blocks that share its queries, for problems with too few tiles for the GPU.
 //
 //   block 0   | steps 0, 4, 8 .. | ready | dV of keys  0 ..  63 from all, stored |      a cluster of four
 //   block 1   | steps 1, 5, 9 .. | ready | dV of keys 64 .. 127                  |
 //   block 2   | steps 2, 6 ..    | ready | dK of keys  0 ..  63                  |
 //   block 3   | steps 3, 7 ..    | ready | dK of keys 64 .. 127                  |
 //
-// Each block has sums of dK and dV over its own queries. At the end each consumer sends what another block stores,
-// into the shared memory where that had Q, dO and dS, and adds what it is sent, in the order of the blocks.
+// Each block has sums of dK and dV over its own queries. At the end, each consumer sends every other block the
+// sums that it stores, over its Q, dO and dS in shared memory, and adds received sums in the order of the blocks.
 #pragma once
 
 #include <array>
@@ -21,38 +21,38 @@ namespace flashcore::cuda::backward_sm90::split {
 using throughput::Config, throughput::kConfigs, throughput::kConsumers,
     throughput::kWarpgroupThreads;
 
-inline constexpr std::array kSplits = {2, 4};  // blocks of a cluster
+inline constexpr std::array kSplits = {2, 4};  // blocks per cluster
 inline constexpr int kMostSplits = 4;
-inline constexpr int kChunkBytes = 16;  // what a thread sends at once
+inline constexpr int kChunkBytes = 16;  // sent per thread at once
 
-// How many of the `steps` of its tile block `rank` has: it begins with that of this number, and goes on with every
-// splits-th. So under a causal mask, where all tiles see the last queries, the blocks of all tiles are at the same ones
-// together.
+// Returns how many of its tile's `steps` block `rank` has: it begins with step `rank`
+// and takes every splits-th. Under a causal mask, where all tiles see the last
+// queries, the blocks of all tiles thus process the same queries at the same time.
 constexpr int steps_of(int steps, int splits, int rank) {
   return (steps - rank + splits - 1) / splits;
 }
 
 enum class Sums : uint8_t { dv, dk };
 
-// The block that stores the sums of consumer `group`: with two blocks one has dV and one dK, of both consumers; with
-// four each has one consumer's.
+// Returns the block that stores the sums of consumer `group`: of two blocks,
+// one has dV and one dK, of both consumers; of four, each has one consumer's.
 constexpr int owner_of(Sums sums, int group, int splits) {
   const int which = static_cast<int>(sums);
   return splits == kMostSplits ? kConsumers * which + group : which;
 }
-// How many consumers a block gets sums from, of each other block.
+// The number of consumers that send a block sums, per other block.
 constexpr int groups_sent(int splits) { return splits == kMostSplits ? 1 : kConsumers; }
-// The place of `rank` among those that send to `owner`.
+// Returns the index of `rank` among the blocks that send to `owner`.
 constexpr int sender_of(int rank, int owner) { return rank < owner ? rank : rank - 1; }
 
-// Bytes that a consumer sends to a block, and that a block gets.
+// Bytes that a consumer sends to a block, and that a block receives.
 constexpr int sent_bytes(const Config& config) {
   return config.head_dim / 8 * kWarpgroupThreads * kChunkBytes;
 }
 constexpr int received_bytes(const Config& config, int splits) {
   return (splits - 1) * groups_sent(splits) * sent_bytes(config);
 }
-// Q, dO and dS, where they go.
+// Size of Q, dO and dS, which received sums overwrite.
 constexpr int room_bytes(const Config& config) {
   return 2 * throughput::kStages * config.q_bytes() + config.ds_bytes();
 }
@@ -68,7 +68,7 @@ static_assert([] {
 // What a block takes besides its steps, in steps: a guess, as no GPU has measured all of them (docs/backward.md).
 constexpr int kOwnSteps = 3;
 
-// Into how many blocks tiles are split whose longest has `steps` steps.
+// Returns the number of blocks per tile, for tiles of which the longest has `steps` steps.
 constexpr int fewest_steps(int64_t tiles, int64_t steps, int multiprocessors) {
   const auto cost = [&](int splits) {
     const int64_t waves = (tiles * splits + multiprocessors - 1) / multiprocessors;

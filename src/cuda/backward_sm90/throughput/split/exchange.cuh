@@ -1,6 +1,6 @@
-// The end of a tile whose queries a cluster of blocks shares: their sums of dK and dV become one.
+// The end of a tile whose queries are shared by a cluster of blocks: their sums of dK and dV are added.
 //
-//   consumer   | all of the cluster are done with Q, dO and dS | sends | waits, adds, stores |
+//   consumer   | the whole cluster is done with Q, dO and dS | sends | waits, adds, stores |
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct Exchange {
     return ptx::shared_address(&consumer.smem.task.received);
   }
 
-  // Where a thread's numbers lie in the block that they are sent to: those of one product of all threads follow each
-  // other.
+  // Returns the address of a thread's numbers in the receiving block:
+  // the numbers of one product are contiguous over all threads.
   __device__ __forceinline__ uint32_t place(int sender) const {
     constexpr int kGroups = groups_sent(kSplits);
     const int part = sender * kGroups + (kGroups > 1 ? static_cast<int>(consumer.group) : 0);
@@ -42,7 +42,7 @@ struct Exchange {
            ptx::thread_index() % kWarpgroupThreads * kChunkBytes;
   }
 
-  // Every consumer of the cluster: nobody reads what is written over now.
+  // Waits for every consumer of the cluster: no one reads the overwritten memory any more.
   __device__ __forceinline__ void wait_for_all() const {
     const uint32_t ready = ptx::shared_address(&consumer.smem.task.ready);
     __syncwarp();
@@ -68,7 +68,7 @@ struct Exchange {
     }
   }
 
-  // Adds what the other blocks have, always in the same order.
+  // Adds the sums of the other blocks, always in the same order.
   __device__ __forceinline__ void receive(Numbers& numbers) const {
     ptx::mbarrier_wait_cluster(received(), 0);
     for (int sender = 0; sender < kSplits - 1; ++sender) {
@@ -94,7 +94,7 @@ struct Exchange {
     return zero == 0;
   }
 
-  // The consumer's 64 rows, by way of the tile at `staged`, which nobody reads any more.
+  // Stores the consumer's 64 rows through the tile at `staged`, which is no longer read.
   __device__ __forceinline__ void store(const Numbers& numbers, uint32_t staged, float scale,
                                         const CUtensorMap& map) const {
     if (!all_finite(numbers)) atomicExch(consumer.params.not_finite + consumer.smem.tile, 1U);

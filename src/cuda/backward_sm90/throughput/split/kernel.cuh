@@ -1,5 +1,5 @@
-// backward_sm90_split: a cluster of blocks a tile of keys, each a block of backward_sm90 (sm_90a) with its part of the
-// tile's queries.
+// backward_sm90_split: a cluster of blocks per KV tile, each a block
+// of backward_sm90 (sm_90a) with a part of the tile's queries.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -51,7 +51,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const Params& p) {
                 .params = p,
                 .shared = ptx::shared_address(&smem),
                 .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
-  // Each with its own exchange: sums that came by two ways would not stay in their registers.
+  // Each branch has its own exchange: sums that arrive by two paths would not stay in registers.
   if (smem.task.steps > 0) {
     c.run(smem.task.steps);
     Exchange<S>{c, maps}.run(c.dk, c.dv);
