@@ -1,5 +1,5 @@
-// The order of accesses of global memory. Within a cluster, it is that of
-// shared memory: barriers, __syncwarp, mbarriers. Between blocks, it is a chain
+// The order of accesses of global memory. Within a cluster, shared memory gives
+// it: barriers, __syncwarp, mbarriers. Between blocks, it is a chain
 //
 //   writes | fence | atomic operation  ->  atomic operation of the same address | fence | reads
 //
