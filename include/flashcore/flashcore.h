@@ -376,8 +376,8 @@ FLASHCORE_API flashcore_status flashcore_plan_run_backward(
     size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
- * Serving: calls, not plans. They need no workspace and depend only on shapes. CPU only: a GPU is
- * FLASHCORE_UNSUPPORTED. `options` may be null; only its device and threads are used. */
+ * Serving: calls, not plans. They need no workspace and depend only on shapes. On a GPU they are
+ * asynchronous in the stream. `options` may be null; only its device and threads are used. */
 
 /* Partial results a and b of the same queries over disjoint keys. o and lse have the shapes that a
  * problem's have, dense or packed. */
@@ -486,8 +486,8 @@ FLASHCORE_API flashcore_status flashcore_append_and_attend(
     const flashcore_plan_options* options, void* workspace, size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
- * Quantisation: makes an fp8 tensor and its scales in the form that attention takes. A call, not a
- * plan. `options` may be null; only its device and threads are used. */
+ * Quantisation: makes an fp8 tensor and its scales in the form that attention takes. A call like
+ * those of serving. `options` may be null; only its device and threads are used. */
 
 typedef struct flashcore_quantize_problem {
   size_t struct_size;
