@@ -32,7 +32,7 @@ class OldArray(Array):
 
 
 class MortalArray(Array):
-    """Whose memory is good as long as its capsule: each export is of a copy, spoilt at its end."""
+    """An array whose memory is valid only while its capsule lives: exports a copy and spoils it."""
 
     def __init__(self, data, keywords=True):
         super().__init__(data)

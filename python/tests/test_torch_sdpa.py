@@ -117,7 +117,7 @@ def test_dropout_follows_the_generator(call, device, dtype):
     assert not torch.equal(results[0], results[2])
     with pytest.raises(ValueError, match="dropout_offset: is 3, wanted 0 without dropout_seed"):
         ft.attention(q, k, v, dropout_p=0.5, dropout_offset=3)
-    with pytest.raises(ValueError, match="dropout_seed: is None"):  # it must be the forward pass's
+    with pytest.raises(ValueError, match="dropout_seed: is None"):  # the forward pass has one
         flashcore.attention_backward(q, q, k, v, dropout_p=0.5)
 
 

@@ -364,8 +364,8 @@ pub fn explain_backward(
         options,
         |verdict| verdicts.push(verdict),
         |options, visit, user| {
-            // SAFETY: the structs have the size that they say and live during the call; each_verdict
-            // gives a function with what it wants, and the library calls it only during the call.
+            // SAFETY: the structs have the size that they state; each_verdict passes a matching
+            // pair; the library uses all of it only during the call.
             unsafe { sys::flashcore_visit_backward_verdicts(&c, &wanted, options, visit, user) }
         },
     )?;

@@ -375,8 +375,8 @@ pub fn explain(problem: &Problem, options: &PlanOptions) -> Result<Vec<Verdict>>
         options,
         |verdict| verdicts.push(verdict),
         |options, visit, user| {
-            // SAFETY: both structs have the size that they say and live during the call; each_verdict
-            // gives a function with what it wants, and the library calls it only during the call.
+            // SAFETY: both structs have the size that they state; each_verdict passes a matching
+            // pair; the library uses all of it only during the call.
             unsafe { sys::flashcore_visit_verdicts(&c, options, visit, user) }
         },
     )?;
