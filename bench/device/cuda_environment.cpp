@@ -9,7 +9,7 @@
 namespace flashcore::bench {
 namespace {
 
-// NVIDIA's management library, which comes with the driver; absent is no error.
+// NVIDIA's management library, part of the driver; its absence is not an error.
 class Nvml {
  public:
   explicit Nvml(const char* bus_id) {
@@ -28,7 +28,7 @@ class Nvml {
     return text.data();
   }
 
-  // 0 where it is not known.
+  // Returns 0 if it is not known.
   unsigned clock_mhz(const char* function, int which) const {
     const auto read = find<int (*)(void*, int, unsigned*)>(function);
     unsigned mhz = 0;

@@ -1,4 +1,4 @@
-// Builds that found no headers of cuDNN.
+// For builds without cuDNN headers.
 #include "bench/peers/native_peer.hpp"
 #include "problem/status.hpp"
 
