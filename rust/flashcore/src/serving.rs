@@ -92,8 +92,8 @@ impl<'a> Merge<'a> {
 /// ```
 /// use flashcore::{Append, PlanOptions, Tensor, TensorMut};
 ///
+/// # fn main() -> flashcore::Result<()> {
 /// // Two sequences with 3 rows and 0 rows, in pages of 2 rows; each gets one row.
-/// // Two sequences with 3 rows and none, in pages of 2 rows, which get one row each.
 /// let (rows, table) = ([1.0f32, 2.0], [4i32, 0, 2, 1]);
 /// let (mut keys, mut values) = ([0.0f32; 5 * 2], [0.0f32; 5 * 2]);
 /// let new = Tensor::new(&rows, &[2, 1, 1, 1])?;
