@@ -1,4 +1,4 @@
-// Small valid problems that the tests of validation bend.
+// Small valid problems that validation tests change.
 #pragma once
 
 #include "flashcore/flashcore.hpp"
