@@ -103,7 +103,7 @@ class Server:
         self.forward([(self.root, prefix)])
 
     def forward(self, work):
-        """One pass over some tokens of some sequences; the logits of each one's last token."""
+        """Runs one pass over some sequences' tokens; returns the logits of each one's last one."""
         counts = [len(tokens) for _, tokens in work]
         step = self.cache.extend([one for one, _ in work], counts)
 
