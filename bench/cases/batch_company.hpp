@@ -1,6 +1,6 @@
 // One batch entry in several batches: batch-invariant runs give the same bits in all of them.
 //
-// |  alone | one of three equal ones | padded, next to other lengths | packed, alone | packed, next to
+//   alone | one of three equal ones | padded, next to other lengths | packed, alone | packed, next to
 //   longer, shorter and empty ones, with and without max_seqlen
 #pragma once
 

@@ -2,7 +2,7 @@
 // launches. The process has no seed, no reference and no verdict. Not for direct use.
 //
 //   flashcore_evolve_gpu_runner candidate    commands come on its standard input (gpu_commands.hpp)
-// |  flashcore_evolve_gpu_runner describe     prints the GPU's properties, one "name value" per line
+//   flashcore_evolve_gpu_runner describe     prints the GPU's properties, one "name value" per line
 //   flashcore_evolve_gpu_runner once B HQ HKV SQ SKV D SCALE < TEXT
 //     one launch with small numbers as inputs: for compute-sanitizer and profilers
 #include <fcntl.h>

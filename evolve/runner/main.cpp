@@ -2,9 +2,9 @@
 // clock. Not for direct use.
 //
 //   flashcore_evolve_runner candidate INPUTS INPUT_BYTES OUTPUTS OUTPUT_BYTES MEMORY SECONDS FOLDER OBJECT
-// |    loads FOLDER/OBJECT and runs the commands from its standard input (commands.hpp)
+//     loads FOLDER/OBJECT and runs the commands from its standard input (commands.hpp)
 //   flashcore_evolve_runner limited MEMORY SECONDS FILE_BYTES PROGRAM [ARGUMENT...]
-// |    executes the program, such as a compiler, with limits and without a network
+//     executes the program, such as a compiler, with limits and without a network
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>

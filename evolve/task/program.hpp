@@ -1,6 +1,6 @@
 // A candidate's text: a source, and values for its declared parameters.
 //
-// |  //@ param BLOCK_Q {32, 64, 128}      the first value is the default
+//   //@ param BLOCK_Q {32, 64, 128}      the first value is the default
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // Cuts a backward run into jobs. Each step waits for the one before:
 //
-// |  1  batch entry, query head             delta = dO . O - dLSE, LSE, the sink's gradient
+//   1  batch entry, query head             delta = dO . O - dLSE, LSE, the sink's gradient
 //   2  batch entry, KV head, part of keys  dK, dV, and a part of dQ
 //   3  batch entry, query head             dQ: the sum of its parts
 //   4  tile of dBias, if requested         the sum over the broadcast dimensions

@@ -1,14 +1,14 @@
 // Predicts a kernel's time for a problem: one formula for all kernels, in microseconds.
 //
-//   unit(steps)   begin_and_end + steps * step, and `mask` where there is one
-// unit(steps) begin_and_end + steps * step, plus `mask` if the problem has one
-// share(n) the factor of a unit's time if n other units run on the SM: from
-// `alone` with none to 1 with as many as the tile allows longest the unit with
-// the most steps, with as many others as there are all, alike whole waves of as
-// many units as the GPU holds at once, and the rest, which is faster if it
-// leaves fewer units per SM all, uneven the units evenly distributed, plus
-// `tail` of the longest one while the last ones end memory every input and
-// output once, at the GPU's bandwidth
+//   unit(steps)   begin_and_end + steps * step, plus `mask` if the problem has one
+//   share(n)      the factor of a unit's time if n other units run on the SM: from `alone` with
+//                 none to 1 with as many as the tile allows
+//   longest       the unit with the most steps, with as many others as there are
+//   all, alike    whole waves of as many units as the GPU holds at once, and the rest, which is
+//                 faster if fewer units share an SM
+//   all, uneven   the units shared out evenly, plus `tail` of the longest one while the last ones
+//                 end
+//   memory        every input and output once, at the GPU's bandwidth
 //
 //   time = launch + max(longest, all, memory)
 //

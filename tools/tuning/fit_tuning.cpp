@@ -9,7 +9,7 @@
 // fitted to all shapes, and these are written.
 //
 // The constants minimise
-// |  the mean squared error of the times' logarithms, per recording, and
+//   the mean squared error of the times' logarithms, per recording, and
 //   the mean regret of each choice, where a regret above kLargeRegret counts twice, and
 //   kPrior times the squared distance from typical values, for constants that some of the data
 //   cannot distinguish from others: in logarithms, scaled by a width.

@@ -324,7 +324,7 @@ impl Plan {
     ///   plan's device that holds the tensor with the type, shape and strides of the problem. On the
     ///   CPU that is host memory.
     /// - `workspace` is memory on that device, aligned to 256 bytes, of `workspace_bytes` bytes; it
-    /// may be null if [`Plan::workspace_bytes`] is 0.
+    ///   may be null if [`Plan::workspace_bytes`] is 0.
     /// - `stream` is null or a stream of the plan's GPU.
     /// - Until the work is done, as after synchronising the stream, all this memory stays
     /// allocated; nothing else reads or writes outputs and workspace, or writes inputs. For a
@@ -332,8 +332,8 @@ impl Plan {
     /// may be dropped before.
     /// - No element of an output shares memory with an element of another tensor.
     /// - On a GPU the library cannot read lengths before the launch, so they must be valid:
-    /// `cu_seqlens` rises from 0 to the total in steps of at most [`Problem::max_seqlens`], and
-    /// `seqlens` are from 0 to Sq or Skv.
+    ///   `cu_seqlens` rises from 0 to the total in steps of at most [`Problem::max_seqlens`], and
+    ///   `seqlens` are from 0 to Sq or Skv.
     pub unsafe fn run_on_device(
         &self,
         arguments: &DeviceArguments,

@@ -1,6 +1,6 @@
 // Computes the gradients of one batch entry and KV head for a range of its keys.
 //
-// |  for each block of keys:            pack K^T, V^T and K | dK = dV = 0
+//   for each block of keys:            pack K^T, V^T and K | dK = dV = 0
 //     for each head, block of queries: pack Q and dO, each as a left factor and as rows to sum
 //       for each tile of rows:         S = Q K^T, dP = dO V^T | P, dS by rows
 //       P^T, dS^T                      dV += P^T dO | dK += dS^T Q | dQ += dS K

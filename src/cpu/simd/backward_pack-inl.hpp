@@ -1,6 +1,6 @@
 // Packs rows of fp32 into the layouts that the backward pass' products read.
 //
-// |  tiles    [row tile][unit][row]          left factors: Q and dO (AMX: [row][unit])
+//   tiles    [row tile][unit][row]          left factors: Q and dO (AMX: [row][unit])
 //   panels   [panel][unit][kPanel rows]     transposed: K^T and V^T
 //   rows     [panel][unit of rows][kPanel]  like V in the forward pass: K, Q and dO
 #pragma once

@@ -1,7 +1,7 @@
 // Packs Q, K and V for the micro-kernels. A "unit" is the contents of one lane: an fp32 element, or
 // two neighbouring bf16 elements along the summed dimension.
 //
-// |  Q     [row tile][unit of Dqk][row]        consecutive broadcasts; AMX: [row][unit]
+//   Q     [row tile][unit of Dqk][row]        consecutive broadcasts; AMX: [row][unit]
 //   K^T   [panel][unit of Dqk][kPanel keys]   two vectors per step
 //   V     [panel][unit of keys][kPanel columns of Dv]
 #pragma once
