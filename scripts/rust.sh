@@ -81,7 +81,7 @@ newest() {
 # -------------------------------------------------------------------------------------------------
 
 say "Building and installing the library"
-# As deep as the release build, so that ccache recognises the files.
+# This folder is as deep as the release build's, so that ccache recognises the files.
 library=$directory-cmake
 configure "$library" -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_LIBRARY_ONLY=ON -DFLASHCORE_TESTS=OFF \
   -DFLASHCORE_CUDA=OFF

@@ -35,8 +35,8 @@ RUNG_PARAMS = """\
 """
 TILES = "batch * heads_q * ceil_div(seqlen_q, %s)"
 
-# For each entry of the ladder: its file, the kernel with its template arguments, the type or the bytes of
-# its shared memory, and the query rows per block. Optionally: the declared parameters (text, replacement).
+# Per entry of the ladder: its file, the kernel with its template arguments, the type or the bytes of its
+# shared memory, and the query rows per block. Optionally: the declared parameters (text, replacement).
 RUNGS = {
     "01_scalar": ("01_scalar", "scalar_kernel", "Shared::bytes(HEAD_DIM)", "kBlockQ", {}),
     **{name: (name, f"{name[3:]}_kernel<HEAD_DIM>", "sizeof(Shared<HEAD_DIM>)", "kBlockQ", {})

@@ -121,7 +121,7 @@ class Calls(NamedTuple):
 
 
 def token_major(attention):
-    """For libraries that want [batch, seqlen, heads, head_dim]: transposes before the timing.
+    """Wraps libraries that want [batch, seqlen, heads, head_dim]: transposes before the timing.
     `attention` gets such tensors, and the mask of the problem."""
     def make(q, k, v, causal):
         mask = mask_of(q, k, causal)
@@ -153,7 +153,7 @@ def token_major_backward(attention):
 
 
 def packed_backward(attention):
-    """For packed batches: `attention` gets tensors [total, heads, head_dim], and the starts of entries."""
+    """Wraps packed batches: `attention` gets tensors [total, heads, head_dim], and the starts of entries."""
     def make_backward(q, k, v, d_o, causal, starts_q, starts_kv, **features):
         import torch
         inputs = [t.detach().requires_grad_() for t in (q, k, v)]

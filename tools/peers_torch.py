@@ -115,7 +115,7 @@ class CpuTimer:
 
 
 def in_turn(calls):
-    """Runs the calls in turn: caches that come from memory have several copies."""
+    """Alternates between the calls: caches that come from memory have several copies."""
     turns = itertools.cycle(calls)
     return lambda: next(turns)()
 
@@ -203,7 +203,7 @@ class Server:
                 answer["rows"] = f"rows.{backend.name}"
                 self.write_rows(parts, request, answer["rows"])
             self.calls[backend.name] = backend, call
-        except Exception as error:  # a refusal, in whatever form a package raises it
+        except Exception as error:  # a refusal, in any form that a package raises
             answer["error"] = first_line(error)
         return answer
 

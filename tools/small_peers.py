@@ -35,7 +35,7 @@ def measure(torch, timer, backend, row):
                 raise RuntimeError("the output is not finite")
             seconds, _ = timer.samples(call, PROTOCOL)
         cell["us"] = statistics.median(seconds) * 1e6
-    except Exception as error:  # a refusal, in whatever form a package raises it
+    except Exception as error:  # a refusal, in any form that a package raises
         cell["error"] = peers_backends.first_line(error)
     return cell
 

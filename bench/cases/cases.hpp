@@ -45,7 +45,7 @@ struct Case {
   std::optional<DType> v_dtype = std::nullopt;   // if not k's
   bool tree = false;                             // the queries are a binary tree of tokens
   bool ragged = false;                           // keys in use: ragged_lengths
-  bool rotated = false;                          // calls use rotated_copies of K and V in turn
+  bool rotated = false;                          // calls alternate between copies of K and V
   // O's dtype, if not the one that to_problem chooses; fp8 uses kOutputScale.
   std::optional<DType> o_dtype = std::nullopt;
   bool largest = false;  // with amax_o and amax_s, one element per batch entry and head
@@ -65,7 +65,7 @@ Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, in
 // as the first.
 std::vector<int32_t> packed_starts(int64_t total, int64_t batch);
 
-// For a problem that declares `longest`: all entries have this length if they fit.
+// Overload for a problem that declares `longest`: all entries have this length if they fit.
 std::vector<int32_t> packed_starts(int64_t total, int64_t batch, int64_t longest);
 
 // Keys in use per entry if they differ: from an eightieth of `longest`, evenly up to `longest`.
@@ -74,8 +74,8 @@ std::vector<int32_t> ragged_lengths(int64_t longest, int64_t batch);
 // The tree mask of `tree`, one row: token t's parent is (t - 1) / 2.
 std::vector<int32_t> tree_words(int64_t tokens);
 
-// The number of copies of K and V that calls use in turn, so that each call reads them from memory: between
-// two uses of a copy, at least 512 MB of others are read, eight times the largest L2. 1: not `rotated`.
+// The number of copies of K and V that calls alternate between, so that each call reads them from memory:
+// between two uses of a copy, at least 512 MB of others are read, eight times the largest L2. 1: not `rotated`.
 int64_t rotated_copies(const Case& one);
 
 // Keys in use per entry.

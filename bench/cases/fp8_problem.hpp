@@ -7,7 +7,7 @@
 
 namespace flashcore::bench {
 
-// The same problem with e4m3 inputs, an fp16 O, and scales of q, k and v per batch entry and head.
+// Gives a problem e4m3 inputs, an fp16 O, and scales of q, k and v per batch entry and head.
 Problem with_fp8_inputs(const Problem& problem);
 
 // Draws q, k and v from N(0, 1), divides each head by scale = its largest magnitude / 448 (1 if

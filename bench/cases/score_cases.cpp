@@ -343,7 +343,7 @@ void add_softcap(Cases& cases, DType dtype) {
     };
     // All scores saturate, or are 0. With a small cap its levels are distinguishable.
     at_most("saturated", 1024 * cap, [](int64_t key) { return static_cast<double>(key % 3 - 1); });
-    // Where tanh bends, in steps that are large compared with 1.
+    // Scores where tanh bends, in steps that are large compared with 1.
     if (cap >= 1e3) at_most("bends", cap, kOrders[1].level);
     // Far below the cap.
     if (cap >= 1e6) at_most("identity", cap / 4096, kOrders[4].level);

@@ -28,7 +28,7 @@ struct KnownGpu {
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int64_t kShared80 = 163 << 10, kShared86 = 99 << 10, kShared90 = 227 << 10;
 
-// For each compute capability, its representative comes first.
+// The representative of each compute capability comes first.
 inline constexpr KnownGpu kKnownGpus[] = {
     {"A100", 80, 108, 1410, 40 * kMiB, kShared80},
     {"A30", 80, 56, 1440, 24 * kMiB, kShared80},

@@ -51,7 +51,7 @@ Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
                                                       const PlanOptions& options, bool all,
                                                       const std::vector<std::string>& names = {});
 
-// For a backward pass: only kernels that have one.
+// The kernels for a backward pass: only those that have one.
 Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
                                                       const Gradients& gradients,
                                                       const PlanOptions& options, bool all,

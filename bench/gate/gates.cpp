@@ -96,7 +96,7 @@ double distance_from_rounding_of(double stored, double x) {
   return along < first ? first - along : 0;
 }
 
-// For two numbers that are not both finite: NaN matches NaN, each infinity matches itself.
+// Compares two numbers that are not both finite: NaN matches NaN, each infinity matches itself.
 bool same_kind(double got, double want) {
   return got == want || (std::isnan(got) && std::isnan(want));
 }

@@ -34,8 +34,8 @@ GateLimits gate_limits(DType dtype);
 GateLimits gate_limits(const Problem& problem);
 
 // The limits for a few rows, or for scores of any spread. The relative error of fp8 inputs may then
-// be as large as that of rounding to e4m3 where it is coarsest, 1 / (8 sqrt(12)) in the root mean
-// square: all large probabilities of a row may lie at the lower end of a power of two.
+// equal the coarsest rounding error of e4m3, 1 / (8 sqrt(12)) in the root mean square: all large
+// probabilities of a row may lie at the lower end of a power of two.
 GateLimits gate_limits_of_few_rows(const Problem& problem);
 
 // The right outputs for a problem, in fp64, in row-major order of their indices.

@@ -78,7 +78,7 @@ class GradientRows {
   DType intermediate_;                   // of the naive computation
   std::vector<double> q_, d_o_, d_lse_;  // [query heads, queries, width]; d_lse_: zeros if none
   HostTensor o_, lse_;
-  // By query head and query. `naive_delta_` uses the rounded O.
+  // Indexed by query head and query. `naive_delta_` uses the rounded O.
   std::vector<double> row_lse_, delta_, naive_delta_;
   // The naive computation's largest score and sum of weights; LSE and 1 if they were not found.
   std::vector<double> naive_largest_, naive_sum_;

@@ -37,7 +37,7 @@ class SampledGradients {
   // Returns why these gradients cannot be judged by rows; empty if they can.
   static std::string refusal(const Problem& problem, const Gradients& gradients);
 
-  // For a problem without such a refusal.
+  // The problem must not have such a refusal.
   static Result<SampledGradients> compute(const Problem& problem, const Gradients& gradients,
                                           const BackwardInputs& inputs, int threads = 0);
 

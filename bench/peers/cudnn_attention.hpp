@@ -22,7 +22,7 @@ class CudnnGraph;
 namespace cudnn_id {
 inline constexpr int64_t kQ = 1, kK = 2, kV = 3, kO = 4, kScale = 5, kHidden = 6, kSeqlenQ = 7,
                          kSeqlenKv = 8;
-// For fp8, each one scalar on the device.
+// Ids of fp8 scalars, each on the device.
 inline constexpr int64_t kDescaleQ = 9, kDescaleK = 10, kDescaleV = 11, kDescaleS = 12,
                          kScaleS = 13, kScaleO = 14, kAmaxS = 15, kAmaxO = 16;
 }  // namespace cudnn_id

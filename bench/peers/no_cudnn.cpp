@@ -1,4 +1,4 @@
-// For builds without cuDNN headers.
+// A stub for builds without cuDNN headers.
 #include "bench/peers/native_peer.hpp"
 #include "problem/status.hpp"
 

@@ -1,4 +1,4 @@
-// For builds without oneDNN headers.
+// A stub for builds without oneDNN headers.
 #include "bench/peers/native_peer.hpp"
 #include "problem/status.hpp"
 

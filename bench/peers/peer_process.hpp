@@ -1,4 +1,4 @@
-// A helper program that runs beside this one and answers requests: one line of JSON each way.
+// A helper process that answers requests: one line of JSON each way.
 #pragma once
 
 #include <sys/types.h>

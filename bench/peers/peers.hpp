@@ -65,7 +65,7 @@ class Peers {
                                          const TiledInputs& inputs,
                                          const SampledReference& reference);
 
-  // The same for the backward pass; its forward pass is not timed.
+  // begin() for the backward pass; its forward pass is not timed.
   Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
                                          const TiledInputs& inputs,
                                          const SampledGradients& reference);

@@ -30,7 +30,7 @@ struct CaseSetting {
   std::function<void(Step)> step;
   // Why an implementation is not run on the case again; empty for all others.
   std::function<std::string(const Subject&, const std::string& implementation)> lost;
-  // For tuning runs: true ends the case after the current step.
+  // Only in tuning runs: true ends the case after the current step.
   std::function<bool()> out_of_time;
 };
 

@@ -47,7 +47,7 @@ double saturates_at(DType dtype) {
   return dtype == DType::f8e5m2 ? kLargestE5M2 : kLargestE4M3;
 }
 
-// What the largest elements of O say about an element of amax_o.
+// The bounds that O's largest elements imply for an element of amax_o.
 struct Largest {
   double value = 0;
   bool saturated = false;  // then it may be any larger number

@@ -16,8 +16,8 @@ namespace flashcore::bench {
 
 struct Subject;
 
-// For tuning runs: each case's points are its candidates, as in the table of kernels, beginning
-// with the choice without a tuning table.
+// The parameters of a tuning run: each case's points are its candidates, as in the table of
+// kernels, beginning with the choice without a tuning table.
 struct Tuning {
   std::function<bool(const Subject&)> is_known;  // then it is skipped
   // Called for each measured case; may add to its evidence. An error ends the run.
@@ -56,7 +56,7 @@ struct Subject {
   Problem problem() const;
 };
 
-// What a worker process needs in addition to the options.
+// The additional options of a worker process.
 struct RunOrder {
   std::string out;       // replaces --out
   bool goes_on = false;  // resumes what an earlier worker left in `out`

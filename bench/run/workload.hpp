@@ -41,8 +41,8 @@ Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
 class TiledWorkload : public Workload {
  public:
   using Workload::prepare;
-  // `keys`: in use per entry, if the problem has lengths. `copies`: of K and V, used by
-  // calls in turn.
+  // `keys`: in use per entry, if the problem has lengths. `copies`: of K and V; calls
+  // alternate between them.
   static Result<std::unique_ptr<TiledWorkload>> make(const Problem& problem,
                                                      std::span<const int32_t> keys, int64_t copies,
                                                      const TiledInputs& inputs,

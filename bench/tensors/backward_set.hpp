@@ -25,7 +25,7 @@ Problem with_lse(Problem problem);
 // one flows into LSE.
 Gradients gradients_of(const Problem& problem, bool d_lse);
 
-// The same gradients with contiguous fp64 outputs, for the reference.
+// Copies the gradients with contiguous fp64 outputs, for the reference.
 Gradients exact(const Gradients& gradients);
 
 // Arguments with the pointers of pointer_of(name); `forward` are the forward pass's.

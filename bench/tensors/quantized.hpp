@@ -12,7 +12,7 @@
 namespace flashcore::bench {
 
 struct QuantizeChoice {
-  // What shares a scale: the tensor, an entry (in pages: a page), or a head of one.
+  // The granularity of scales: the tensor, an entry (in pages: a page), or a head of an entry.
   enum class Scales { tensor, entry, head };
 
   DType dtype = DType::f8e4m3;

@@ -20,7 +20,7 @@ struct CudaProtocol {
 };
 
 inline constexpr CudaProtocol kStandardProtocol{"standard", 2.5e-3, 5, 20, 0};
-// No pauses between points, so that temperature and power limit are those of real work.
+// No pauses between points, so that temperature and power limit are as in real work.
 inline constexpr CudaProtocol kSustainedProtocol{"sustained", 5e-3, 15, 20, 0};
 inline constexpr CudaProtocol kIdleProtocol{"idle", 5e-3, 3, 20, 0.3};
 inline constexpr CudaProtocol kTuningProtocol{"tuning", 2e-3, 3, 25, 0};

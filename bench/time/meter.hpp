@@ -1,5 +1,5 @@
-// What a report needs from a device: timing of points, the device's limits, and its description.
-// One implementation for the CPU, one for CUDA.
+// The device functions of a report: timing of points, the device's limits, and its description. One
+// implementation for the CPU, one for CUDA.
 #pragma once
 
 #include <memory>

@@ -42,7 +42,7 @@ struct Trial {
   std::function<std::string(const std::string& kernel)> repeat = nullptr;  // the command
 };
 
-// The same for a backward problem.
+// One backward problem, for all kernels.
 struct BackwardTrial {
   uint64_t seed = 0;
   std::string name;

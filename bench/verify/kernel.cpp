@@ -53,7 +53,7 @@ Result<Plan> plan_of(const HostBackward& host, const PlanOptions& options) {
   return make_backward_plan(host.forward.problem, host.gradients, options);
 }
 
-// Trials share a GPU, but a capture must have it alone.
+// Trials share a GPU, but a capture must be the only user.
 std::shared_mutex& gpu_calls() {
   static std::shared_mutex calls;
   return calls;

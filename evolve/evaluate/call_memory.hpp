@@ -30,8 +30,8 @@ class CallMemory {
  public:
   // Room for `calls` calls of every shape. q, k, v and o have type `dtype`, lse is f32.
   static Result<CallMemory> make(DType dtype, std::span<const CallShape> shapes, uint64_t calls);
-  // The same, but the inputs of all calls are windows into one range of numbers: no two calls have
-  // the same inputs, and many calls need little memory.
+  // Like make(), but the inputs of all calls are windows into one range of numbers: no two calls
+  // have the same inputs, and many calls need little memory.
   static Result<CallMemory> make_windows(DType dtype, std::span<const CallShape> shapes,
                                          uint64_t calls);
 

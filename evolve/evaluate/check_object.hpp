@@ -8,7 +8,7 @@
 
 namespace flashcore::evolve {
 
-// For a GPU candidate, from its compiler's report: stores and loads of the worst function.
+// Spills of a GPU candidate, from its compiler's report: stores and loads of the worst function.
 int64_t spill_bytes(const Compiled& compiled);
 
 // Checks budgets of sizes. CPU: only functions of mathematics and memory may be imported. GPU:

@@ -17,7 +17,7 @@ struct Choice {
   std::vector<const Attempt*> parents;  // one or two
 };
 
-// By preset:
+// Chooses by preset:
 //   free     mutation of the best
 //   insight  mutation of the best and insight, alternating
 //   full     initial until there are `count` elites, then mutation (1 of 2), crossover (3 of 10) or

@@ -25,7 +25,7 @@ struct Request {
   nlohmann::ordered_json task;
 };
 
-// What an earlier run chose for an attempt.
+// An earlier run's choice for an attempt.
 struct RecordedChoice {
   std::string operation;
   std::vector<int64_t> parents;
@@ -41,7 +41,7 @@ struct Proposal {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // For a replay: then nothing is chosen at random.
+  // Only in a replay: then nothing is chosen at random.
   virtual std::optional<RecordedChoice> choice(int64_t /*attempt*/) const { return std::nullopt; }
   // Nothing: no more proposals. `invalid_argument` costs the attempt, any other error ends the run.
   virtual Result<std::optional<Proposal>> propose(const Request& request) = 0;

@@ -401,7 +401,7 @@ class Session {
     const GpuDriver& driver = gpu_.driver();
     gpu_.check(driver.copy_in(device_inputs_, inputs_, command.input_bytes), "a copy");
     gpu_.check(driver.copy_in(device_outputs_, outputs_, command.output_bytes), "a copy");
-    // One workspace per call, with contents that nobody wrote there.
+    // One workspace per call, filled with poison: contents that no kernel wrote.
     const uint64_t each = (geometry.workspace_bytes + 255) / 256 * 256;
     const uint64_t all = each * command.calls;
     if (all > most_workspace_) {

@@ -31,7 +31,7 @@ struct LaunchLines {
   std::array<std::optional<TensorMapLine>, 4> maps;  // of q, k, v and o
 };
 
-// Parses a source, or its launch lines alone. `error` says in one sentence what is wrong.
+// Parses a source, or only its launch lines. `error` says in one sentence what is wrong.
 bool read_launch_lines(const std::string& source, LaunchLines& lines, std::string& error);
 
 // Looks up a name; nothing if it is unknown.

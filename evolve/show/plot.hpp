@@ -12,7 +12,7 @@ namespace flashcore::evolve {
 // best so far as a line. Its colours follow the reader's light or dark scheme.
 std::string plot_svg(const std::vector<Attempt>& attempts, const std::string& title);
 
-// The same with leaderboard and lineage, as one page that works offline.
+// The plot with leaderboard and lineage, as one page that works offline.
 std::string report_html(const std::vector<Attempt>& attempts, const std::string& title);
 
 }  // namespace flashcore::evolve

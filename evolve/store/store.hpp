@@ -13,7 +13,7 @@
 
 namespace flashcore::evolve {
 
-// What led to an attempt.
+// The origin of an attempt.
 struct Origin {
   std::string operation = {};  // "seed", "initial", "mutation", "crossover", "insight"
   std::vector<int64_t> parents = {};

@@ -477,17 +477,17 @@ FLASHCORE_API flashcore_status flashcore_append(const flashcore_append_problem* 
                                                 void* stream);
 
 /* One serving step in one call: appends, and then runs an attention plan over the same cache.
- * `arguments` is what the run would get after flashcore_append: its seqlens_kv count the new rows,
- * and its q may be q_out. Both are checked before anything is written. The workspace is that of
- * flashcore_plan_run; the options are those of flashcore_append. */
+ * `arguments` must be as after flashcore_append: its seqlens_kv count the new rows, and its q may
+ * be q_out. Both are checked before anything is written. The workspace is as in flashcore_plan_run,
+ * and the options are as in flashcore_append. */
 FLASHCORE_API flashcore_status flashcore_append_and_attend(
     const flashcore_append_problem* problem, const flashcore_append_arguments* rows,
     const flashcore_plan* plan, const flashcore_arguments* arguments,
     const flashcore_plan_options* options, void* workspace, size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
- * Quantisation: makes an fp8 tensor and its scales in the form that attention takes. A call like
- * those of serving. `options` may be null; only its device and threads are used. */
+ * Quantisation: makes an fp8 tensor and its scales in the form that attention takes. Like serving:
+ * a call, not a plan. `options` may be null; only its device and threads are used. */
 
 typedef struct flashcore_quantize_problem {
   size_t struct_size;

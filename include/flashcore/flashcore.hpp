@@ -231,8 +231,8 @@ struct Arguments {
 
 // The tensors that the backward pass reads and writes in addition to the problem's own. It reads
 // all of the problem's tensors, O and LSE included, so the problem must have an LSE. Each gradient
-// has the shape of its tensor. Where the bias or the slopes have extent 1, so has the gradient, and
-// it is the sum over that dimension. fp8 problems have no backward pass.
+// has the shape of its tensor. If the bias or the slopes have extent 1, so has the gradient, and it
+// is the sum over that dimension. fp8 problems have no backward pass.
 struct Gradients {
   TensorDesc d_o;  // input, shape and dtype of o; strides may be zero or negative
   TensorDesc dq;   // dtype of q, or f32 (f64: reference); dk and dv likewise

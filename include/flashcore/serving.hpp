@@ -95,9 +95,9 @@ FLASHCORE_API Status append(const Append& what, const AppendArguments& arguments
                             const PlanOptions& options = {}, Stream stream = {});
 
 // One serving step in one call: appends, and then runs an attention plan over the same cache.
-// `attention` is what the run would get after `append`: its seqlens_kv count the new rows, and its
-// q may be q_out. Both are checked before anything is written. The workspace is that of the run;
-// `options` are those of `append`.
+// `attention` must be as after `append`: its seqlens_kv count the new rows, and its q may be q_out.
+// Both are checked before anything is written. The workspace is as in Plan::run, and `options` are
+// as in `append`.
 FLASHCORE_API Status append_and_attend(const Append& what, const AppendArguments& rows,
                                        const Plan& plan, const Arguments& attention,
                                        const PlanOptions& options = {}, void* workspace = nullptr,

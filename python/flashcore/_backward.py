@@ -195,7 +195,7 @@ def _with_forward(backend: Any, call: BackwardCall) -> BackwardCall:
 
 def _plan(backend: Any, call: BackwardCall) -> BackwardPlan:
     arrays = call.arrays
-    # The dtype itself, which is hashable, whatever notation the caller used.
+    # The dtype itself, which is hashable, for any notation of the caller.
     grad_dtype = call.grad_dtype
     if grad_dtype is not None:
         grad_dtype = backend.dtype("grad_dtype", grad_dtype)

@@ -1,4 +1,4 @@
-"""What is installed here, in a few lines: for a bug report, or to check that a GPU is found."""
+"""Describes the installation in a few lines: for bug reports, or to check that a GPU is found."""
 
 from ._attention import DEFAULTS
 from ._errors import UnsupportedError

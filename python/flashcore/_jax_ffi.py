@@ -254,7 +254,7 @@ def _differentiated(call: _Call, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
     arrays = tuple(primal.value for primal in primals)
     found = call.forward(arrays, True)
-    # Which gradients are needed is static: only the keys matter.
+    # The set of needed gradients is static: only the keys matter.
     asked = {
         f"d_{name}": ()
         for name, primal in zip(call.names, primals, strict=True)

@@ -68,7 +68,7 @@ class Call(NamedTuple):
         return cls(arrays(operands), arrays(results))
 
     def rule(self) -> tuple[str, dict[str, int]]:
-        """For Shardy: which dimensions belong together, and the extent that splits one of them."""
+        """Returns, for Shardy, which dimensions belong together, and the extent that splits one."""
         q, k = self.operands[:2]
         heads_kv = 1 if k.heads is None else k.shape[k.heads]
         group = (1 if q.heads is None else q.shape[q.heads]) // max(heads_kv, 1)
@@ -117,7 +117,7 @@ class Call(NamedTuple):
     def partition(
         self, compute: Callable[..., Any], mesh: Any, operands: Any, results: Any
     ) -> tuple[Any, ...]:
-        """For JAX: the computation of one device, and the shardings of operands and results."""
+        """Returns, for JAX, one device's computation, and the shardings of operands and results."""
         shardings = [x.sharding for x in operands]
         if mesh.empty:  # the devices' order is unknown: replicate everything
             given = next(sharding for sharding in shardings if sharding is not None)

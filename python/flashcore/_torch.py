@@ -20,7 +20,7 @@ def _current_stream(index: int) -> int:
     return torch.cuda.current_stream(index).cuda_stream
 
 
-# The same without creating an object per call; PyTorch's own generated code uses it.
+# Avoids creating an object per call; PyTorch's own generated code uses it.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 _increment_version = getattr(torch.autograd.graph, "increment_version", lambda _: None)
 _empty_strided = torch.empty_strided

@@ -13,7 +13,7 @@ _DROPOUT_P = len(OPTIONAL_TENSORS) + 7  # its index after q, k and v
 
 
 def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
-    """For torch.library.register_vmap: returns the outputs, and their mapped dimension.
+    """Implements torch.library.register_vmap: returns the outputs, and their mapped dimension.
 
     Nothing is computed twice, but an unmapped tensor is repeated unless its batch is 1.
     """

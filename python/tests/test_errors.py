@@ -275,7 +275,7 @@ def test_builtin_classes(x):
 
 
 def importing(library):
-    """What `import flashcore` says with this library."""
+    """Returns the output of `import flashcore` with this library."""
     run = subprocess.run(
         [sys.executable, "-c", "import flashcore"],
         env=os.environ | {"FLASHCORE_LIBRARY": str(library)},

@@ -63,7 +63,7 @@ def test_decode_over_pages(page_size, queries):
     np.testing.assert_allclose(out, want, atol=2e-5)
     np.testing.assert_allclose(lse, want_lse, atol=1e-4)
 
-    # The same pages as one list, and from memory in the other layout.
+    # Lists the same pages in the flat form, and in memory of the other layout.
     counts = -(-seqlens // page_size)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     indices = np.concatenate([row[:n] for row, n in zip(table, counts, strict=True)])

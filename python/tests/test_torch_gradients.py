@@ -123,7 +123,7 @@ def test_only_what_is_needed_is_computed(monkeypatch):
 
 @place_gradients
 def test_gradients_that_autograd_makes(device, dtype):
-    """The gradient of a sum has stride 0; that of a transposed loss has other strides than O."""
+    """The gradient of a sum has stride 0; a transposed loss gives other strides than O's."""
     q, k, v = leaves(*inputs(device, dtype))
     out = flashcore.attention(q, k, v)
     ones = torch.ones_like(out)

@@ -91,7 +91,7 @@ impl Library {
         let link = if self.is_static { "static" } else { "dynamic" };
         println!("cargo:link={}", link);
         println!("cargo:source={}", self.source);
-        // For this crate's own tests.
+        // Used by this crate's own tests.
         println!("cargo:rustc-env=FLASHCORE_SYS_INCLUDE={}", self.include.display());
         println!("cargo:rustc-env=FLASHCORE_SYS_RUSTC={}", variable("RUSTC"));
     }

@@ -86,7 +86,7 @@ int64_t parts_of_heads(const ForwardPlan& plan, bool direct) {
 }
 
 // How an entry is cut. The jobs of queries in use come first, [queries from last to
-// first][heads][keys]; then those of unused rows.
+// first][heads][keys]; then the jobs of unused rows.
 struct Cut {
   bool direct = false;
   int64_t heads = 0;   // parts of the heads, for queries in use

@@ -99,7 +99,7 @@ Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
 }
 
 // Adds reasons to decline to a kernel's own. Which kernel is faster is decided here, not in the
-// kernel, so that its measurements stay valid whatever the choice.
+// kernel, so that its measurements stay valid for every choice.
 template <class Declines>
 Kernel declining(Kernel kernel, Declines declines) {
   kernel.declines = [own = std::move(kernel.declines), more = std::move(declines)](

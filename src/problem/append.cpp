@@ -22,8 +22,8 @@
 namespace flashcore {
 namespace {
 
-// Describes the cache as an attention problem: the checks of that problem are those of append, with
-// other names for the tensors that are not the cache's.
+// Describes the cache as an attention problem: append has that problem's checks, with other names
+// for the tensors that are not the cache's.
 Problem as_attention(const Append& what) {
   Problem p;
   p.q = what.k_new;

@@ -16,8 +16,8 @@ struct KeyPlace {
   int64_t scale_row = 0;
 };
 
-// For entry b of a run whose lengths the host can read. Page indices are clamped to the existing
-// pages, so that no table makes a kernel read outside of K and V.
+// Finds the keys of entry b of a run whose lengths the host can read. Page indices are clamped to
+// the existing pages, so that no table makes a kernel read outside of K and V.
 class KeyPlaces {
  public:
   KeyPlaces(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b)

@@ -136,7 +136,7 @@ class Sums {
     int64_t size, most;
   };
 
-  // The same for the sums of the first `count` steps.
+  // any_in() for the sums of the first `count` steps.
   bool any_in(size_t count, int64_t low, int64_t high) {
     if (high < 0 || low > reach_[count]) return false;
     if (count <= gapless_) return true;

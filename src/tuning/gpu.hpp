@@ -37,8 +37,8 @@ struct GpuTable {
 
 std::span<const GpuTable> gpu_tables();
 
-// The constants of a tile: interpolated linearly between the measured head dimensions, and those of
-// the nearest one outside of their range.
+// The constants of a tile: interpolated linearly between the measured head dimensions, and the
+// nearest ones outside of their range.
 std::optional<Constants> constants_of(const GpuTable& table, std::string_view tile,
                                       int64_t head_dim);
 

@@ -72,7 +72,7 @@ TEST(CServing, PagesHoldTheKeysOfOnePiece) {
   EXPECT_EQ(paged.lse, whole.lse);
   EXPECT_EQ(out_of_range, 0);
 
-  // The same in the flat form.
+  // Lists the same pages in the flat form.
   const std::array<int32_t, 3> starts = {0, 3, 6};
   const std::array<int32_t, 2> last = {1, 1};
   problem.kv_indptr = tensor(FLASHCORE_I32, {3});

@@ -284,7 +284,7 @@ TEST(CStructs, OptionsAreValidated) {
   EXPECT_THAT(outcome.message, StartsWith("kernel: has more than 255"));
 }
 
-// A struct that ends before `deterministic` gets the default, whatever the bytes behind it hold.
+// A struct that ends before `deterministic` gets the default, for any bytes behind it.
 TEST(CStructs, DeterministicIsTheDefaultAndReachesThePlan) {
   flashcore_plan_options options;
   ASSERT_EQ(flashcore_plan_options_init(&options, sizeof options), FLASHCORE_OK);

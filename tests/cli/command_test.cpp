@@ -92,7 +92,7 @@ Outcome under_shell(const std::string& script, const Words& words) {
   return run_process(std::move(all));
 }
 
-// For every subcommand a command line that succeeds and prints something, with and without --json.
+// A command line of every subcommand that succeeds and prints something, with and without --json.
 std::vector<Words> talkative(const Scratch& scratch) {
   const std::string evidence = scratch.path("verified.json");
   EXPECT_EQ(flashcore_command({"bench", "--shape", "1,1,8,8", "--device", "cpu", "--out", evidence})

@@ -62,7 +62,7 @@ void resize_pairs(const HostProblem& from, HostProblem& to, const char* name, in
   bench::set_tensor(to.problem, name, wanted);
 }
 
-// The same keys in one piece: entry by entry, packed if the queries are. Scales become one per key.
+// Copies the keys into one piece: entry by entry, packed if the queries are. Scales become one per key.
 HostProblem gathered(const HostProblem& cache) {
   const Problem& from = cache.problem;
   const int64_t batch = bench::cache_entries(from), heads = from.k.shape[1];

@@ -574,7 +574,7 @@ TEST(Edges, RowsWithEveryKeyRemoved) {
   }
 }
 
-// Which rows of O of 2 entries, 4 heads and 7 queries hold a NaN; every other element must be finite.
+// Returns which rows of O of 2 entries, 4 heads and 7 queries hold a NaN; every other element must be finite.
 std::vector<bool> rows_with_nan(const HostProblem& host) {
   const HostTensor& o = host.at("o");
   const int64_t width = o.desc().shape[3];

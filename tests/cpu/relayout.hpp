@@ -1,4 +1,4 @@
-// The same problem in another memory layout.
+// Copies a problem to another memory layout.
 #pragma once
 
 #include "bench/tensors/random.hpp"

@@ -28,7 +28,7 @@ void expect_passes(const ScoreCase& one, HostProblem& host, const bench::Referen
   EXPECT_TRUE(verdict.passed) << one.name << ", " << kernel << how << ": " << verdict.failure;
 }
 
-// Runs on the best instruction set, and on one of the others in turn.
+// Runs on the best instruction set, and alternates between the others.
 TEST(HardScores, OnTheSimdKernel) {
   EachTarget targets;
   uint64_t n = 0;

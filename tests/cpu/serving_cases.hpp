@@ -81,7 +81,7 @@ AppendCase random_append(Random& random, Sizes& s, int64_t least_rows = 0);
 
 inline bool is_fp8_cache(const AppendCase& one) { return size_of(one.what.v.dtype) == 1; }
 
-// The same for a cache whose V is stored transposed; fp8 in one piece only.
+// An append to a cache whose V is stored transposed; fp8 in one piece only.
 AppendCase with_transposed_v(const AppendCase& rows);
 
 // Checks the cache (name "k" or "v") after an append, and everything else in it.

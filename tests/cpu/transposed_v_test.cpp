@@ -132,7 +132,7 @@ TEST(TransposeV, RefusesWithOneSentence) {
 // The contents of columns that belong to no key in use.
 enum class Hidden { zeros, nan };
 
-// The same problem with V stored transposed.
+// Stores the problem's V transposed.
 HostProblem with_transposed_v(const HostProblem& rows, Hidden hidden) {
   Problem problem = rows.problem;
   const auto [batch, heads, keys, width] = problem.v.shape;

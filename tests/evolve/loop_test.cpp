@@ -112,7 +112,7 @@ TEST(Loop, GoesOnAsIfItHadNotBeenKilled) {
   }
 }
 
-// The same run with other random numbers and another preset: a replay chooses nothing at random.
+// A replay gives the same run with other random numbers and another preset: it chooses nothing at random.
 TEST(Loop, ReplaysItsExport) {
   for (const char* const search : {"params:random", "params:evolution"}) {
     const tests::Scratch scratch;

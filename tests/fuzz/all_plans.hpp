@@ -61,7 +61,7 @@ inline std::string plan_everywhere(const Problem& problem, bool batch_invariant)
       [&](const Kernel& kernel, const PlanContext& context) { return kernel.plan(*p, context); });
 }
 
-// The same for a backward pass.
+// plan_everywhere() for a backward pass.
 inline std::string plan_everywhere(const Problem& problem, const Gradients& gradients,
                                    bool batch_invariant, bool deterministic) {
   const Result<BackwardProblem> p = resolve(problem, gradients);

@@ -156,7 +156,7 @@ TEST_F(Table, AKernelThatDeclinesLeavesTheChoiceToThoseAfterIt) {
   EXPECT_EQ(make_plan(dense_problem())->kernel(), "fast_here");
 }
 
-// For any behaviour of kernels, the choice follows from explain's output.
+// The choice follows from explain's output, for any behaviour of kernels.
 TEST_F(Table, ExplainAndTheChoiceAgree) {
   const char* const refusals[] = {"", "head_dim is 8"};
   const char* const sentences[] = {"", "would take 9 us"};

@@ -190,7 +190,7 @@ TEST(Outputs, MustNotBeAnInputOrEachOther) {
         return tensor == name || tensor == output ? static_cast<void*>(shared.data())
                                                   : trial.host().at(tensor).data();
       });
-      // Of two outputs the message names the first.
+      // The message names the first of two outputs.
       const auto first = std::find_if(outputs.begin(), outputs.end(), [&](const std::string& one) {
         return one == name || one == output;
       });

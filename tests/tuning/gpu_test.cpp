@@ -23,7 +23,7 @@ DeviceInfo device(const char* name, int32_t compute_capability, int32_t multipro
   return info;
 }
 
-// As their drivers report them: the highest SM clock, and twice the memory clock times
+// The values that drivers report: the highest SM clock, and twice the memory clock times
 // the bus width.
 const DeviceInfo kH200 = device("NVIDIA H200", 90, 132);
 const DeviceInfo kA100 = device("NVIDIA A100-SXM4-80GB", 80, 108);

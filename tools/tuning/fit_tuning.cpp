@@ -117,7 +117,7 @@ class Fit {
   }
 
   Constants constants_of(const TilePlaces& at, const std::vector<double>& values) const {
-    // Neither is used if it is not searched: no data has two units on an SM, or a last wave.
+    // Neither is used if it is not searched: no data has two units per SM, or a last wave.
     return {.begin_and_end = values[at.begin_and_end],
             .step = values[at.step],
             .mask = values[at.mask],
@@ -229,8 +229,8 @@ struct Found {
   std::vector<double> values;
 };
 
-// A step of a search. If all units of a tile run alone, the data determine only the product of
-// `alone` and a time: half of its steps change the two in opposite directions.
+// A step of a search. If no two of a tile's units share an SM, the data determine only the product
+// of `alone` and a time: half of its steps change the two in opposite directions.
 class Steps {
  public:
   Steps(const Fit& fit, uint64_t seed) : fit_(fit), random_(seed) {}

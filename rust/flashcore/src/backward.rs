@@ -81,7 +81,7 @@ impl Gradients {
     fn to_c(&self) -> Result<sys::flashcore_gradients> {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut c: sys::flashcore_gradients = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is that of the struct.
+        // SAFETY: the size is the struct's.
         check(unsafe {
             sys::flashcore_gradients_init(&mut c, size_of::<sys::flashcore_gradients>())
         })?;
@@ -268,8 +268,8 @@ impl BackwardPlan {
 
     plan_facts!();
 
-    /// Computes the gradients on the CPU, from the forward pass's O and LSE. The tensors must be
-    /// those of the problem and of the gradients. On an error nothing is written.
+    /// Computes the gradients on the CPU, from the forward pass's O and LSE. The tensors must match
+    /// the problem and the gradients. On an error nothing is written.
     ///
     /// ```
     /// use flashcore::{

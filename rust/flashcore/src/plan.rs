@@ -103,7 +103,7 @@ impl PlanOptions {
         })?;
         // SAFETY: all members are numbers and pointers, for which zeros are values.
         let mut c: sys::flashcore_plan_options = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is that of the struct.
+        // SAFETY: the size is the struct's.
         check(unsafe {
             sys::flashcore_plan_options_init(&mut c, size_of::<sys::flashcore_plan_options>())
         })?;
@@ -327,9 +327,9 @@ impl Plan {
     ///   may be null if [`Plan::workspace_bytes`] is 0.
     /// - `stream` is null or a stream of the plan's GPU.
     /// - Until the work is done, as after synchronising the stream, all this memory stays
-    /// allocated; nothing else reads or writes outputs and workspace, or writes inputs. For a
-    /// launch that is captured in a graph, this holds at each launch of the graph. The plan itself
-    /// may be dropped before.
+    ///   allocated; nothing else reads or writes outputs and workspace, or writes inputs. For a
+    ///   launch that is captured in a graph, this holds at each launch of the graph. The plan
+    ///   itself may be dropped before.
     /// - No element of an output shares memory with an element of another tensor.
     /// - On a GPU the library cannot read lengths before the launch, so they must be valid:
     ///   `cu_seqlens` rises from 0 to the total in steps of at most [`Problem::max_seqlens`], and
@@ -360,7 +360,7 @@ pub struct Verdict {
     /// Why it leaves a problem that it could compute to another kernel, unless it is asked
     /// for by name.
     pub declines: Option<String>,
-    /// What a caller should know about the kernel here.
+    /// Remarks for callers about the kernel.
     pub note: Option<String>,
     /// False: runs only when asked for by name.
     pub automatic: bool,

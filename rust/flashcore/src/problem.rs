@@ -152,28 +152,28 @@ impl Problem {
         self
     }
 
-    /// For fp8: `[B|1, Hq|1]` of f32.
+    /// The scales of an fp8 Q: `[B|1, Hq|1]` of f32.
     #[must_use]
     pub fn q_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.q_scale = Some(scale.into());
         self
     }
 
-    /// For fp8: `[B|1, Hkv|1, blocks|1]` of f32.
+    /// The scales of an fp8 K: `[B|1, Hkv|1, blocks|1]` of f32.
     #[must_use]
     pub fn k_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.k_scale = Some(scale.into());
         self
     }
 
-    /// For fp8: `[B|1, Hkv|1, blocks|1]` of f32.
+    /// The scales of an fp8 V: `[B|1, Hkv|1, blocks|1]` of f32.
     #[must_use]
     pub fn v_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.v_scale = Some(scale.into());
         self
     }
 
-    /// For an fp8 O, which stores O divided by this scale: `[B|1, Hq|1]` of f32.
+    /// The scales of an fp8 O, which stores O divided by its scale: `[B|1, Hq|1]` of f32.
     #[must_use]
     pub fn o_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.o_scale = Some(scale.into());
@@ -359,7 +359,7 @@ impl Problem {
     pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is that of the struct.
+        // SAFETY: the size is the struct's.
         check(unsafe { sys::flashcore_problem_init(&mut c, size_of::<sys::flashcore_problem>()) })?;
         let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
         c.q = self.q.to_c();

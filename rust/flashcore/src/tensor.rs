@@ -306,7 +306,7 @@ impl<'a> TensorMut<'a> {
         Ok(self)
     }
 
-    /// The same elements as an input.
+    /// Views the same elements as an input.
     pub(crate) fn as_input(&self) -> Tensor<'_> {
         Tensor { desc: self.desc, data: self.data, borrow: PhantomData }
     }

@@ -1,6 +1,6 @@
-//! Random problems and arguments through the safe interface, many of them malformed. Whatever is
-//! passed, a run reads and writes only the elements of its views: buffers are exactly as long as
-//! their views reach, so that the address sanitizer sees the first element past an end
+//! Random problems and arguments through the safe interface, many of them malformed. For any input,
+//! a run reads and writes only the elements of its views: buffers are exactly as long as their
+//! views reach, so that the address sanitizer sees the first element past an end
 //! (scripts/rust_address.sh), and the other elements of an output's buffer keep their value.
 
 use flashcore::{

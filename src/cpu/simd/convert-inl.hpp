@@ -153,7 +153,7 @@ HWY_INLINE VecU encode_lanes(VecF x) {
   const VecU half = hn::Set(kU, (uint32_t{1} << (kShift - 1)) - 1 - kRebias);
   VecU bits = hn::ShiftRight<kShift>(hn::Add(hn::Add(size, half), odd));
   if constexpr (kRebias != 0) {
-    // Adding a power of two whose last place is that of the subnormals makes the addition round.
+    // Adding a power of two with the last place of the subnormals makes the addition round.
     constexpr uint32_t kMagic =
         static_cast<uint32_t>(127 + 24 - kFormat.bias() - kFormat.mantissa_bits) << 23;
     const VecU magic = hn::Set(kU, kMagic);

@@ -136,7 +136,7 @@ class PlainFp32 {
     static_cast<float*>(args_.lse)[p_.lse.at(b, h, i)] = any ? largest + std::log(sum) : sink;
   }
 
-  // For scores[n], whose exponential is `weight`. Groups are counted from the last key.
+  // Sums scores[n], whose exponential is `weight`. Groups are counted from the last key.
   template <class Exponential>
   float rounded(float weight, const std::vector<float>& scores, size_t n,
                 const Exponential& exponential) const {

@@ -1,4 +1,4 @@
-// The sampled gate of gradients: its reference equals that of whole gradients, and it detects
+// The sampled gate of gradients: its reference equals the one of whole gradients, and it detects
 // errors in the rows that it judges.
 #include "bench/gate/sampled_gradients.hpp"
 

@@ -85,7 +85,7 @@ def gradients(request):
             for i in range(lengths(request, "q", b)):
                 keys = visible(request, lengths(request, "q", b), lengths(request, "kv", b), i)
                 scores = [scale * dot(q(b, h, i), k(b, h // group, j)) for j in keys]
-                # For the softcap: its value for a score, and its slope there.
+                # The softcap's value for a score, and its slope there.
                 tanhs = [math.tanh(score / softcap) if softcap else 0 for score in scores]
                 if softcap:
                     scores = [softcap * tanh for tanh in tanhs]

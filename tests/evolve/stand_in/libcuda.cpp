@@ -132,7 +132,7 @@ int cuEventSynchronize(void*) { return 0; }
 int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
   const auto passed = static_cast<Event*>(end)->at - static_cast<Event*>(begin)->at;
   *milliseconds = std::chrono::duration<float, std::milli>(passed).count();
-  // As if the candidate had manipulated the GPU's clock.
+  // Simulates a candidate that manipulates the GPU's clock.
   Dl_info self{};
   if (::dladdr(reinterpret_cast<void*>(&cuInit), &self) != 0 &&
       std::strstr(self.dli_fname, "late/")) {
