@@ -42,7 +42,7 @@ struct Settings {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::string json;
   bool quick = false;     // fewer repetitions and no sequences past 8192
-  bool cpu_time = false;  // of the process, per thread, instead of wall time
+  bool cpu_time = false;  // the process's CPU time per thread, not wall time
 };
 
 Settings settings_of_process;  // set once, in main

@@ -16,7 +16,7 @@ namespace flashcore::cli {
 struct Command {
   std::string name;
   std::string summary;   // one line of `flashcore --help`
-  std::string examples;  // at the end of the command's own --help; may be empty
+  std::string examples;  // last part of the command's own --help; may be empty
   std::function<void(OptionSet&)> declare;
   // An error is printed as one sentence and becomes the exit code.
   std::function<Result<ExitCode>(Session&)> execute;

@@ -12,7 +12,7 @@ enum class ExitCode : int {
   unsupported = 3,    // well-formed, but no kernel here computes it
   device_error = 4,   // the device failed, or memory ran out
   internal = 5,       // a bug in this program
-  interrupted = 130,  // by a signal, as in shells
+  interrupted = 130,  // a signal ended it, as in shells
 };
 
 ExitCode exit_code(StatusCode code);

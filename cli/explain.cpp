@@ -69,7 +69,7 @@ bench::Cell verdict_cell(const KernelVerdict& verdict, std::string_view runs, bo
 // The answer for one device.
 struct Said {
   std::string device;   // "cuda:0", or the name of a GPU that is not in this machine
-  std::string heading;  // of its column
+  std::string heading;  // its column's heading
   std::vector<KernelVerdict> verdicts;
   std::string runs;  // the kernel that computes the problem there; empty: none
   Status refusal;    // why not

@@ -51,7 +51,7 @@ struct Outcome {
   std::optional<bench::Verdict> verdict;
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
-  std::vector<std::pair<std::string, double>> largest;  // of amax_o and amax_s, if requested
+  std::vector<std::pair<std::string, double>> largest;  // amax_o's and amax_s's, if requested
   double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }

@@ -212,7 +212,7 @@ class Cubin:
 
     def target(self, symbol: Symbol, open_sections: tuple[int, ...]) -> str:
         if not 0 < symbol.section < len(self.elf.sections):
-            return symbol.name  # of another program: only its name is known
+            return symbol.name  # another program's symbol: only its name is known
         section = self.elf.sections[symbol.section]
         if section.index in open_sections:
             return f"{open_sections.index(section.index)} {symbol.value}"

@@ -40,7 +40,7 @@ class Instance:
     namespace: str
     header: str
     shape: dict
-    file: str  # of its group, below the generated folder
+    file: str  # its group's file, below the generated folder
     only: str
     without: str  # the target of "except"
     together: bool

@@ -68,8 +68,8 @@ class Build:
     def __init__(self, slots: threading.BoundedSemaphore):
         self.folder = FOLDER / "build"
         self.slots = slots
-        self.compilations: dict[str, list[str]] = {}  # by object
-        self.made_of: dict[str, set[pathlib.Path]] = {}  # source files by object
+        self.compilations: dict[str, list[str]] = {}  # object to command
+        self.made_of: dict[str, set[pathlib.Path]] = {}  # object to source files
 
     def make(self, programs: list[str]) -> None:
         if not (self.folder / "build.ninja").exists():

@@ -67,7 +67,7 @@ constexpr int kSmClock = 1, kMemoryClock = 2;
 }  // namespace
 
 nlohmann::ordered_json cuda_state(int32_t index) {
-  static const Nvml nvml(bus_id_of(index).c_str());  // of the first device asked: one per process
+  static const Nvml nvml(bus_id_of(index).c_str());  // first requested device: one per process
   return {{"sm_clock_mhz", nvml.clock_mhz("nvmlDeviceGetClockInfo", kSmClock)},
           {"power_watts", nvml.watts("nvmlDeviceGetPowerUsage")}};
 }

@@ -31,7 +31,7 @@ class Execution {
     std::string_view name;
     HostTensor* tensor;
     bool is_output;
-    void* memory;  // of HostTensor::memory(); null on the CPU
+    void* memory;  // HostTensor::memory() on the device; null on the CPU
   };
 
   explicit Execution(Plan plan) : plan_(std::move(plan)) {}

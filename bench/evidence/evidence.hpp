@@ -14,7 +14,7 @@ struct BuiltFrom {
 };
 BuiltFrom built_from();
 
-inline constexpr int kEvidenceVersion = 1;  // of the schema; readers refuse other versions
+inline constexpr int kEvidenceVersion = 1;  // schema version; readers refuse others
 
 // {"schema": "flashcore-evidence", "version", "kind", "created", "library": {version, commit, ...},
 //  "host": {processor, threads}}; the caller adds the rest.

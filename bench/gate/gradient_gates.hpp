@@ -35,7 +35,7 @@ struct GradientReference {
   // Errors are relative to this norm: the gradient's, or its terms'.
   double norm = 0;
   double norm_of_terms = 0;
-  bool is_random = false;  // of a random problem, where few rows may have a gradient
+  bool is_random = false;  // the problem is random, so few rows may have a gradient
 };
 using GradientReferences = std::map<std::string, GradientReference, std::less<>>;
 

@@ -173,7 +173,7 @@ class GradientRows::Queries {
   int64_t first_, count_;  // rows
   KeyRange range_;
   std::vector<cpu::QueryRow> queries_;
-  std::vector<Lanes> p_, slope_, naive_p_, naive_slope_;  // by key of the range
+  std::vector<Lanes> p_, slope_, naive_p_, naive_slope_;  // indexed by key of the range
   Lanes lse_ = {};
   std::array<Softmax, kLanes> naive_ = {};
   Sums<double> o_;
@@ -380,7 +380,7 @@ Result<GradientReference> GradientRows::dq_of(int64_t head, int64_t first, int64
   for (int64_t lane = 0; lane < count; ++lane) {
     const auto row = static_cast<size_t>(row_number(head, first + lane));
     const std::vector<double> o = queries.o(lane);
-    double allowed = 0;  // in delta, if every element of O has its largest allowed error
+    double allowed = 0;  // error of delta, if every element of O is at its limit
     for (int64_t d = 0; d < p_.head_dim_v; ++d) {
       allowed += std::abs(d_o_row(static_cast<int64_t>(row))[d]) * fp32.max_scaled_error *
                  std::max(1.0, std::abs(o[static_cast<size_t>(d)]));

@@ -46,7 +46,7 @@ class GradientRows {
   std::pair<GradientReference, GradientReference> dk_dv(int64_t first, int64_t count) const;
 
  private:
-  struct Softmax {  // of a row: LSE is largest + log(sum)
+  struct Softmax {  // of one row: LSE is largest + log(sum)
     double largest, sum;
   };
   template <class Naive>
@@ -75,7 +75,7 @@ class GradientRows {
   Sequence s_;
   cpu::KvHead kv_;
   cpu::DropoutWeights dropout_;
-  DType intermediate_;                   // of the naive computation
+  DType intermediate_;                   // the naive computation's type
   std::vector<double> q_, d_o_, d_lse_;  // [query heads, queries, width]; d_lse_: zeros if none
   HostTensor o_, lse_;
   // Indexed by query head and query. `naive_delta_` uses the rounded O.

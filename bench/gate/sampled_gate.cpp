@@ -78,7 +78,7 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
        {&part.q_scale, &part.k_scale, &part.v_scale, &part.o_scale}) {
     *scales = of_one_head(*scales);
   }
-  part.amax_o.reset();  // of whole heads: a few rows cannot give it
+  part.amax_o.reset();  // covers whole heads: a few rows cannot give it
   part.amax_s.reset();
   HostProblem block = allocate(part);
   int64_t in_use = seqlen_kv;

@@ -78,7 +78,7 @@ class SampledGradients {
   Problem problem_;
   Gradients gradients_;
   std::vector<Forward> forward_;
-  std::vector<Block> blocks_;  // of dQ, then of dK, then of dV
+  std::vector<Block> blocks_;  // dQ's, then dK's, then dV's
 };
 
 }  // namespace flashcore::bench

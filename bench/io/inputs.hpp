@@ -22,15 +22,15 @@ const std::vector<std::string>& input_names();
 struct TensorSource {
   std::shared_ptr<io::ByteSource> file;
   io::TensorInfo info;
-  DType dtype = DType::f32;  // of the elements in memory
+  DType dtype = DType::f32;  // element type in memory
 };
 using TensorSources = std::map<std::string, TensorSource, std::less<>>;
 
 struct InputFiles {
   std::string file;                           // .safetensors, or empty
-  std::map<std::string, std::string> chosen;  // by tensor: a name in `file`, or a .npy file
+  std::map<std::string, std::string> chosen;  // tensor to a name in `file`, or a .npy file
   std::vector<std::string> without;           // tensors of `file` to ignore
-  std::vector<std::string> more = {};         // to find in addition to input_names()
+  std::vector<std::string> more = {};         // tensors to find in addition to input_names()
   std::optional<DType> raw;                   // the type of bytes without a type
 };
 

@@ -14,7 +14,7 @@ struct OutputFiles {
   std::string out;          // .safetensors (o and lse, or gradients) or .npy (o, or one gradient)
   std::string lse;          // .npy
   std::string save_inputs;  // .safetensors
-  std::vector<std::string> gradients = {};  // that a backward run writes to `out`
+  std::vector<std::string> gradients = {};  // gradients that a backward run writes to `out`
 };
 
 // Refuses outputs that cannot be written or would destroy an input, before the computation.

@@ -47,7 +47,7 @@ StoredType type_from_name(std::string_view name) {
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<TensorInfo> tensors;
-  std::string error;  // what is wrong, as "..., wanted ..."
+  std::string error;  // the error, as "..., wanted ..."
 
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("a boolean"); }

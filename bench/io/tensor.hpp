@@ -37,7 +37,7 @@ struct TensorInfo {
   std::string type_name;  // as the file writes it
   StoredType type = StoredType::other;
   std::vector<int64_t> shape;
-  uint64_t offset = 0;  // of its first byte in the file
+  uint64_t offset = 0;  // offset of the first byte in the file
   uint64_t bytes = 0;
 };
 

@@ -90,7 +90,7 @@ class Ladder final : public RunListener {
   const LadderOptions& options_;
   const std::function<void(const std::string&)>& step_;
   std::vector<std::string> names_;
-  std::map<std::string, std::set<std::string>> launched_;  // by rung
+  std::map<std::string, std::set<std::string>> launched_;  // rung to functions
   Json evidence_;
   Status saved_;
 };

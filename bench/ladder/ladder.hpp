@@ -14,9 +14,9 @@
 namespace flashcore::bench {
 
 struct Rung {
-  std::string name;          // of the kernel
-  std::string adds;          // compared with the rung before
-  std::string prediction;    // of the gain, written before it was measured
+  std::string name;          // kernel name
+  std::string adds;          // change from the rung before
+  std::string prediction;    // predicted gain, written before it was measured
   DType input = DType::f16;  // or f8e4m3, with scales
   int min_compute_capability = 0;
 };
@@ -25,7 +25,7 @@ struct LadderOptions {
   std::vector<Case> gated = gate_shapes();  // full and causal, in the rungs' types
   std::vector<Case> timed = *suite_cases("five");
   bool times = true;                       // false: gates only
-  std::vector<int64_t> seeds = {0, 1, 2};  // of the gates' inputs
+  std::vector<int64_t> seeds = {0, 1, 2};  // seeds of the gates' inputs
   int64_t tails = 60;                      // random problems per input type
   std::string peers = "auto";              // same as RunOptions::peers
   std::string out;                         // evidence, updated after every step; empty: none

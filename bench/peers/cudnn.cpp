@@ -23,7 +23,7 @@ struct Prepared {
   CudnnDescriptor plan;
   CudnnDescriptor pack;
   void* workspace = nullptr;
-  void* numbers = nullptr;  // on the device, for fp8
+  void* numbers = nullptr;  // device memory, for fp8
   float scale = 0;
   float hidden = std::numeric_limits<float>::lowest();
   int32_t seqlen_q = 0, seqlen_kv = 0;

@@ -92,14 +92,14 @@ class CudnnGraph {
   Tensor scalar(int64_t id, cudnnDataType_t type);
 
   Tensor product(Tensor a, Tensor b, const Dims& dims);  // virtual tensor
-  void product_into(Tensor a, Tensor b, Tensor c);       // to memory
+  void product_into(Tensor a, Tensor b, Tensor c);       // writes memory
   Tensor pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, const Dims& dims,
                    cudnnDataType_t type = CUDNN_DATA_FLOAT);
-  void pointwise_into(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);  // to memory
+  void pointwise_into(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);  // writes memory
   Tensor index(Tensor x, int64_t axis, const Dims& dims);
   Tensor select(Tensor where, Tensor x, Tensor otherwise, const Dims& dims);
   Tensor reduce(cudnnReduceTensorOp_t operation, Tensor x, const Dims& dims);
-  void reduce_into(cudnnReduceTensorOp_t operation, Tensor x, Tensor y);  // to memory
+  void reduce_into(cudnnReduceTensorOp_t operation, Tensor x, Tensor y);  // writes memory
 
   // Builds the graph as a plan of the first engine in cuDNN's ranking that accepts it.
   Result<CudnnDescriptor> build(cudnnHandle_t handle);
@@ -118,7 +118,7 @@ class CudnnGraph {
   const CudnnLibrary* cudnn_;
   std::vector<std::unique_ptr<CudnnDescriptor>> descriptors_;
   std::vector<cudnnBackendDescriptor_t> operations_;
-  int64_t next_id_ = 1000;  // of virtual tensors
+  int64_t next_id_ = 1000;  // ids of virtual tensors
   Status status_;
 };
 

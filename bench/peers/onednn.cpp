@@ -47,7 +47,7 @@ struct Library {
   decltype(&::dnnl_primitive_create) primitive_create = nullptr;
   decltype(&::dnnl_primitive_destroy) primitive_destroy = nullptr;
   decltype(&::dnnl_primitive_execute) execute = nullptr;
-  void (*set_threads)(int) = nullptr;  // of its OpenMP
+  void (*set_threads)(int) = nullptr;  // its OpenMP's
 
   static Result<std::shared_ptr<const Library>> open();
 };

@@ -41,7 +41,7 @@ class UnfusedBlas {
                          int ldc);
 
   void multiply_qk(const Inputs& in, int64_t head, float* scores) const;
-  void softmax(const Inputs& in, float* scores) const;  // of one head
+  void softmax(const Inputs& in, float* scores) const;  // one head's scores
   void multiply_pv(const Inputs& in, int64_t head, const float* scores) const;
 
   Sgemm sgemm_ = nullptr;

@@ -22,7 +22,7 @@ struct SanitizerResult {
   std::vector<std::string> first;  // the first few of them
   bool passed() const { return ran && findings == 0; }
 };
-using SanitizerResults = std::map<std::string, SanitizerResult>;  // by rung
+using SanitizerResults = std::map<std::string, SanitizerResult>;  // rung to result
 
 // The child prints this around each rung; the tool's complaints appear between.
 std::string sanitizer_mark(std::string_view rung, bool begins);

@@ -33,7 +33,7 @@ struct Comparison {
   std::vector<ComparedPoint> points;
   double drift = 1;           // the machine's: the median ratio of peers, which did not change
   int64_t drift_of = 0;       // number of peers' points in that median
-  double geometric_mean = 1;  // of our ratios
+  double geometric_mean = 1;  // over our ratios
   bool regressed = false;     // one of our points is slower, or lost its time
 };
 

@@ -281,7 +281,7 @@ std::string_view to_string(Bound bound) {
 
 Result<std::vector<KernelCounters>> parse_profiler_csv(std::string_view output) {
   std::vector<KernelCounters> kernels;
-  std::map<std::string, size_t> launches;  // by the profiler's launch number
+  std::map<std::string, size_t> launches;  // keyed by the profiler's launch number
   std::vector<std::string> header;
   size_t id = 0, kernel = 0, name = 0, value = 0;
   while (!output.empty()) {

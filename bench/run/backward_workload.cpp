@@ -134,7 +134,7 @@ class GivenBackward final : public Workload {
 
   Device device_;
   HostBackward host_;
-  GradientReferences reference_;             // of all rows
+  GradientReferences reference_;             // covers all rows
   std::optional<SampledGradients> sampled_;  // otherwise
   std::vector<std::unique_ptr<Execution>> executions_;
 };

@@ -333,7 +333,7 @@ Status CaseRun::list_launches() {
 
 Result<Json> CaseRun::run() {
   const auto start = std::chrono::steady_clock::now();
-  Json seconds = Json::object();  // from the start of the case to the end of each phase
+  Json seconds = Json::object();  // time from the case's start to the end of each phase
   const auto phase_ended = [&](const char* name) {
     seconds[name] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };

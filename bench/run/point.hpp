@@ -18,7 +18,7 @@ struct Point {
   enum class Kind { kernel, peer_process, native_peer };
 
   std::string name, version;
-  std::string fingerprint;  // of the code that ran (plan/fingerprints.hpp); empty before
+  std::string fingerprint;  // hash of the code that ran (plan/fingerprints.hpp); or empty
   Kind kind = Kind::kernel;
   bool of_gradients = false;
   bool is_default = false;  // candidates: runs without a tuning table
@@ -26,10 +26,10 @@ struct Point {
   std::string refusal, error;
   std::optional<Verdict> verdict;
   TimedCall call;                                  // for implementations in this process
-  std::map<std::string, Timing> times;             // by protocol
+  std::map<std::string, Timing> times;             // protocol to timing
   std::map<std::string, std::vector<double>> p50;  // per round
   double host_seconds = 0;
-  nlohmann::ordered_json launches;  // of one call; null unless requested
+  nlohmann::ordered_json launches;  // one call's launches; null unless requested
 
   bool is_peer() const { return kind != Kind::kernel; }
   bool timed() const {

@@ -47,7 +47,7 @@ struct RunOptions {
 // One case of a suite or a file, or a given problem.
 struct Subject {
   std::string suite;
-  Case one;                                           // from a suite or a file
+  Case one;                                           // a suite's or a file's case
   std::optional<ProblemInputs> given;                 // otherwise
   std::vector<std::string> kernels = {};              // if not empty, only these
   std::optional<Gradients> gradients = std::nullopt;  // for a backward pass
@@ -71,7 +71,7 @@ struct RunOrder {
 // A step, announced before it begins: a hang can be attributed, and the watcher knows how long to wait.
 struct Step {
   std::string what;
-  std::string suite, name;     // of the case
+  std::string suite, name;     // the case's
   std::string implementation;  // whose calls run; empty for other steps
 };
 

@@ -55,7 +55,7 @@ class TiledTensors {
   static constexpr size_t kGuardBytes = 256;
   struct Output {
     DType dtype;
-    std::vector<std::byte> copy;  // on the host, with guards
+    std::vector<std::byte> copy;  // host copy, with guards
   };
 
   Status add_tiled(const std::string& name, const TensorDesc& desc, HostTensor piece);

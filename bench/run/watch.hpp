@@ -12,7 +12,7 @@ namespace flashcore::bench {
 
 struct Watched {
   nlohmann::ordered_json evidence;
-  bool interrupted = false;  // by a signal; then the results are only in the file
+  bool interrupted = false;  // a signal ended it; the results are only in the file
 };
 
 // Starts this program with its own arguments and --worker, and watches it.

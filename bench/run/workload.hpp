@@ -28,7 +28,7 @@ class Workload {
   virtual Result<Verdict> judge() = 0;
 
   virtual std::string judged() const = 0;  // "all rows", "1024 of 131072 rows"
-  virtual double flop() = 0;               // of the timed pass, with the lengths
+  virtual double flop() = 0;               // for the timed pass, with the lengths
 };
 
 // Inputs from files, or drawn element by element, with any option.

@@ -57,7 +57,7 @@ class HostTensor {
  private:
   std::byte* storage() { return buffer_.data() + shift_; }
   const std::byte* storage() const { return buffer_.data() + shift_; }
-  int64_t offset_of(int64_t element) const;  // in elements from the origin
+  int64_t offset_of(int64_t element) const;  // offset in elements from the origin
 
   TensorDesc desc_;
   bool dense_;  // element i lies at offset i

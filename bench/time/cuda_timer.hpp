@@ -40,7 +40,7 @@ class CudaTimer final : public Timer {
   // Wall seconds per call on the host: an eager loop with one synchronisation at its end.
   Result<double> host_seconds(const TimedCall& call);
 
-  int32_t index() const { return index_; }  // of the GPU
+  int32_t index() const { return index_; }  // the GPU's index
   cudaStream_t stream() const { return stream_; }
 
  private:

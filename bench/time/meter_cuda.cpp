@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kRounds = 2;        // of the sustained protocol, alternating with peers
+constexpr int kRounds = 2;        // sustained protocol, alternating with peers
 constexpr int kTuningRounds = 5;  // alternating with other candidates; the first is a trial
 
 CudaProtocol cuda_protocol(const Protocol& protocol) {

@@ -17,8 +17,8 @@ inline constexpr double kLeastGain = 0.02;
 // A device's table: the one in use, or the one at a path.
 struct ShownTable {
   std::string device;  // its name
-  std::string place;   // where the table comes from; empty: there is none
-  std::string path;    // where `flashcore tune` writes by default; may be empty
+  std::string place;   // source of the table; empty: there is no table
+  std::string path;    // default output path of `flashcore tune`; may be empty
   tuning::TunedTable table;
 };
 Result<ShownTable> shown_table(const PlanOptions& plan, const std::string& path);
@@ -33,7 +33,7 @@ struct TuneSummary {
   int64_t measured = 0, known = 0;           // problems; known: the table had them
   int64_t winners = 0;                       // candidates that replace the default
   int64_t failures = 0;                      // candidates without a time, for any reason
-  double mean_regret = 0, worst_regret = 0;  // of the default, relative
+  double mean_regret = 0, worst_regret = 0;  // the default's, relative
   std::string worst;                         // the problem
   double seconds = 0;
   bool interrupted = false, complete = false;

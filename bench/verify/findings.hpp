@@ -26,7 +26,7 @@ struct Tally {
   std::string failure;    // the first one
   std::string refusal;    // the first one
   double max_scaled_error = 0, relative_error = 0, lse_error = 0;
-  std::set<std::string> launched;  // by all of its runs
+  std::set<std::string> launched;  // functions that all of its runs launched
 
   void refuse(const std::string& sentence);
   void add(const Verdict& verdict, const std::string& where);
@@ -34,7 +34,7 @@ struct Tally {
 
 // One problem, for all kernels.
 struct Trial {
-  uint64_t seed = 0;  // of a random problem
+  uint64_t seed = 0;  // a random problem's seed
   std::string name;   // "seed 3", "mission f16 causal seed 0"
   Problem problem;
   std::function<HostProblem()> fill;  // outputs poisoned
@@ -76,8 +76,8 @@ class Findings {
     add(kernel, verdict, text_of(trial));
   }
 
-  const std::map<std::string, Tally>& tallies() const { return tallies_; }  // by kernel
-  std::vector<Failure> failures() const;  // in order of seeds and names
+  const std::map<std::string, Tally>& tallies() const { return tallies_; }  // kernel to tally
+  std::vector<Failure> failures() const;  // ordered by seeds and names
 
  private:
   std::mutex mutex_;

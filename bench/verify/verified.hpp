@@ -15,7 +15,7 @@ struct Verified {
   bool backward = false;                                           // judges the backward pass
   nlohmann::ordered_json table = nlohmann::ordered_json::array();  // gate_rows_json
   nlohmann::ordered_json scores, random;  // judge_scores, random_json; null: not requested
-  nlohmann::ordered_json sanitizers = nlohmann::ordered_json::object();  // by kernel
+  nlohmann::ordered_json sanitizers = nlohmann::ordered_json::object();  // kernel to results
   // The kernels that computed a problem, and the device functions that they launched.
   std::map<std::string, std::set<std::string>> ran;
 

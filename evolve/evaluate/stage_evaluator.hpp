@@ -34,7 +34,7 @@ class StageEvaluator final : public Evaluator {
 
   Task task_;
   Tools tools_;
-  std::string incumbent_hash_;  // of the one that is already compiled
+  std::string incumbent_hash_;  // hash of the compiled incumbent
   std::unique_ptr<Compiled> incumbent_;
   std::vector<std::unique_ptr<GpuCandidate>> ahead_;  // have a context, but no candidate yet
 };

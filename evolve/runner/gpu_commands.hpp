@@ -18,7 +18,7 @@ namespace flashcore::evolve {
 // Precedes the text, whose lines are: the object's path, then "value NAME NUMBER" for the
 // parameters of the source, and its launch lines.
 struct GpuLoad {
-  uint64_t input_bytes, output_bytes;  // of the two memories whose descriptors come with it
+  uint64_t input_bytes, output_bytes;  // sizes of the two memories whose descriptors follow
   uint64_t workspace_bytes;            // limit, for all calls together
   uint32_t type;                       // dtype of q, k, v and o: DType
   uint32_t text_bytes;

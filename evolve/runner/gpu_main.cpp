@@ -524,7 +524,7 @@ int run_once(char** words) {
     uint32_t random = 1;
     for (size_t i = 0; i < 3; ++i) {
       std::vector<uint16_t> halves(static_cast<size_t>(elements[i]));
-      for (uint16_t& half : halves) {  // of either sign, 0.25 to 2
+      for (uint16_t& half : halves) {  // both signs, 0.25 to 2
         random = random * 1664525 + 1013904223;
         half = static_cast<uint16_t>(random >> 31 << 15 | (0x3400 + (random >> 8) % 0xC00));
       }

@@ -21,14 +21,14 @@
 namespace flashcore::evolve {
 
 struct TensorMapLine {
-  std::string rows, columns;  // of the box; expressions
+  std::string rows, columns;  // extents of the box; expressions
   int64_t swizzle = 0;        // 0, 32, 64 or 128 bytes
 };
 
 struct LaunchLines {
   std::vector<std::string> grid, block;              // expressions
   std::string shared, workspace;                     // "" if there is no line
-  std::array<std::optional<TensorMapLine>, 4> maps;  // of q, k, v and o
+  std::array<std::optional<TensorMapLine>, 4> maps;  // for q, k, v and o
 };
 
 // Parses a source, or only its launch lines. `error` says in one sentence what is wrong.

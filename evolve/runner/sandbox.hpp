@@ -6,7 +6,7 @@
 namespace flashcore::evolve {
 
 struct SandboxLimits {
-  uint64_t memory_bytes;  // of address space
+  uint64_t memory_bytes;  // limit of the address space
   uint64_t processor_seconds;
   uint64_t file_bytes;  // largest file that can be written
   uint64_t processes;   // 0: no limit

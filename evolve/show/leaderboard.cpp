@@ -45,7 +45,7 @@ void add_below(const std::multimap<int64_t, const Attempt*>& children, int64_t i
 std::string reproduction_text(const std::vector<nlohmann::ordered_json>& lines,
                               const std::vector<Attempt>& attempts) {
   int64_t recorded = 0, same = 0;
-  const Attempt* best = nullptr;  // of the recording, as measured here
+  const Attempt* best = nullptr;  // best recorded program, as measured here
   double best_score = 1;          // the seed's
   for (size_t i = 0; i < lines.size() && i + 1 < attempts.size(); ++i) {
     const Attempt& one = attempts[i + 1];

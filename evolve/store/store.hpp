@@ -34,7 +34,7 @@ struct Attempt {
   std::string reason = {};
   double score = 0;
   double noise = 0;
-  double seconds = 0;  // of the run, when the attempt ended
+  double seconds = 0;  // the run's time when the attempt ended
   nlohmann::ordered_json evidence = nlohmann::ordered_json::object();
 };
 

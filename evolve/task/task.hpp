@@ -34,14 +34,14 @@ struct TimingRules {
 struct Task {
   std::string language;           // "c", "c++" or "cuda"
   DType dtype = DType::f32;       // q, k, v and o; lse is f32
-  std::vector<CallShape> shapes;  // to win on; with the same head dimension
+  std::vector<CallShape> shapes;  // shapes to win on, with the same head dimension
   bool causal = false;            // bottom right
   std::vector<std::string> compiler;
   Budgets budgets;
   TimingRules timing;
   nlohmann::ordered_json device;   // facts: name, features, threads
-  double peak_flop_a_second = 0;   // of one thread, measured; of a GPU, at its highest clock
-  double peak_bytes_a_second = 0;  // of a GPU's L2; 0: no limit
+  double peak_flop_a_second = 0;   // one thread's, measured; or a GPU's at its highest clock
+  double peak_bytes_a_second = 0;  // L2 bandwidth of a GPU; 0: no limit
 
   bool is_gpu() const { return language == "cuda"; }
 };

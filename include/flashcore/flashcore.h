@@ -545,7 +545,7 @@ typedef struct flashcore_verdict {
   const char* refusal;  /* why it cannot compute the problem; "": it can */
   const char* declines; /* why it leaves a problem that it could compute to another kernel,
                            unless it is asked for by name; "": it does not */
-  const char* note;     /* what a caller should know about the kernel here */
+  const char* note;     /* a remark for callers about the kernel here */
   int32_t automatic;    /* 0: runs only when asked for by name */
   int32_t reserved;     /* zero */
 } flashcore_verdict;

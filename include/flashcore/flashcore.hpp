@@ -309,7 +309,7 @@ struct KernelVerdict {
   // Why an automatic kernel leaves a problem that it could compute to another kernel; empty: it
   // does not. A kernel that is asked for by name never declines.
   std::string declines = {};
-  std::string note = {};  // what a caller should know about the kernel here; usually empty
+  std::string note = {};  // a remark for callers about the kernel here; usually empty
 };
 
 // A stream of the plan's device: a cudaStream_t, or null for the default stream. Ignored on CPU.

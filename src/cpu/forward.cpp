@@ -52,7 +52,7 @@ struct ForwardPlan {
   TileLayout layout;
   int threads = 1;
   int64_t group = 1;        // query heads per KV head
-  int64_t heads_a_job = 1;  // of one group
+  int64_t heads_a_job = 1;  // heads of one group
   int64_t queries_a_job = 1;
   int64_t keys_a_split = kKeysASplit;
   int64_t partial_floats = 0;  // per job

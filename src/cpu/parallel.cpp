@@ -39,7 +39,7 @@ class Loop {
 
   // Guarded by the board's mutex.
   int64_t places = 0;   // helpers that may still join
-  int64_t helpers = 0;  // that are working
+  int64_t helpers = 0;  // helpers at work
   std::condition_variable left;
 
  private:

@@ -34,7 +34,7 @@ void add(DType intermediate, double weight, const double* from, int64_t n, doubl
 
 // The weights of one query: probabilities before dropout, and the softcap's derivatives.
 struct Weights {
-  std::vector<double> p, softcap_slope;  // by key
+  std::vector<double> p, softcap_slope;  // indexed by key
   std::vector<bool> attends;
   double p_sink = 0;
   bool any = false;
@@ -149,7 +149,7 @@ class Task {
     const std::vector<double> o = output_of(query, range);
     const double delta = unfused_dot(intermediate_, d_o.data(), o.data(), p_.head_dim_v) - d_lse;
     std::vector<double> dq(static_cast<size_t>(p_.head_dim_qk), 0.0);
-    const double squares =  // of the terms of delta
+    const double squares =  // squared terms of delta
         squares_of_dot(d_o.data(), o.data(), p_.head_dim_v) + d_lse * d_lse;
     for (int64_t j = range.begin; j < range.end; ++j) {
       if (weights_.attends[static_cast<size_t>(j)]) pair(query, j, d_o, delta, squares, dq);

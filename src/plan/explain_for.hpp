@@ -10,7 +10,7 @@ namespace flashcore {
 
 struct ExplainedFor {
   std::vector<KernelVerdict> verdicts;
-  std::string kernel;  // that would run the problem; empty: none
+  std::string kernel;  // the kernel that would run the problem; empty: none
   std::string reason;  // why this kernel, or why none
 };
 

@@ -70,8 +70,8 @@ struct LargestOutput {
 // K and V in pages: the page geometry, and where an entry's pages are listed.
 struct Paging {
   bool present = false;
-  bool flat = false;        // in kv_indices, from kv_indptr on; false: in page_table
-  int64_t num_pages = 0;    // of K and V
+  bool flat = false;        // true: listed in kv_indices, from kv_indptr on
+  int64_t num_pages = 0;    // pages in K and V
   int64_t page_size = 1;    // rows per page
   int64_t table_pages = 0;  // columns of page_table, or elements of kv_indices
   int64_t table_batch = 0;  // strides
@@ -88,7 +88,7 @@ struct TreeMask {
 };
 
 struct ForwardProblem {
-  DType dtype = DType::f32;    // of Q
+  DType dtype = DType::f32;    // Q's dtype
   DType k_dtype = DType::f32;  // Q's dtype, or fp8
   DType v_dtype = DType::f32;  // K's dtype, or the other fp8 type
   DType o_dtype = DType::f32;

@@ -23,7 +23,7 @@ struct QuantizeProblem {
   int64_t scale_batches = 0, scale_heads = 0, scale_blocks = 0;
   int64_t scale_block = 1;  // rows
   bool has_mean = false;
-  RowStrides mean;  // of batch and head
+  RowStrides mean;  // strides of batch and head
   VectorInput cu_seqlens, seqlens;
 
   int64_t scales() const { return scale_batches * scale_heads * scale_blocks; }
@@ -37,7 +37,7 @@ Status check_arguments(const Quantize& what, const QuantizeProblem& problem,
 
 // The rows of entry b of a run whose lengths the host can read.
 struct EntryRows {
-  int64_t begin = 0;  // in packed tensors
+  int64_t begin = 0;  // first row in packed tensors
   int64_t in_use = 0;
   int64_t all = 0;  // rows that belong to the entry
 };

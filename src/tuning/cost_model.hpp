@@ -32,7 +32,7 @@ struct Constants {
 };
 
 struct Steps {
-  double longest = 0;  // of the query tile with the most steps
+  double longest = 0;  // steps of the longest query tile
   double average = 0;  // over all tiles
 };
 

@@ -46,7 +46,7 @@ struct TunedEntry {
 
 struct TunedTable {
   TunedDevice device;
-  std::map<std::string, TunedEntry, std::less<>> entries;  // by key
+  std::map<std::string, TunedEntry, std::less<>> entries;  // key to entry
 };
 
 // Problems with the same key share an entry. Lengths, and the product of batch and heads, are in

@@ -33,7 +33,7 @@ class HostileCache {
   }
 
  private:
-  using Bytes = std::vector<unsigned char>;  // on the heap: the sanitizer sees its ends
+  using Bytes = std::vector<unsigned char>;  // heap memory: the sanitizer sees its ends
 
   int64_t below(int64_t end) { return static_cast<int64_t>(draw_()) % end; }
   bool chance(int64_t one_in) { return below(one_in) == 0; }

@@ -49,7 +49,7 @@ constexpr double kNearBound = 1.01;  // as a factor
 struct Range {
   std::string_view name;
   double least, typical, most;
-  double width;  // of the prior, in its logarithm; 0: no prior
+  double width;  // width of the prior, in its logarithm; 0: no prior
 };
 constexpr Range kLaunch{"launch_us", 0.3, 2, 8, 0.5};
 constexpr Range kBeginAndEnd{"begin_and_end_us", 0.1, 1.5, 8, 1};

@@ -20,7 +20,7 @@ namespace flashcore::replay {
 
 struct Row {
   ForwardProblem problem;
-  std::map<std::string, double> us;  // by kernel
+  std::map<std::string, double> us;  // kernel to time
   size_t recording;
 };
 

@@ -189,7 +189,7 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
     }
   }
   double factor = denominator == 0 ? 0 : weight / sum;
-  const double probability = factor;  // of a score at the row's reference, where the exponent is 0
+  const double probability = factor;  // probability of a score at the row's reference (exponent 0)
   if (p.dropout_p > 0) factor *= static_cast<double>(dropout_rescale(p.dropout_p));
   const float o_scale = p.o_scale.present ? args.o_scale[p.o_scale.at(job.batch, head)] : 1.0f;
   store_row(p.o_dtype, o, p.head_dim_v, static_cast<float>(factor), args.o,

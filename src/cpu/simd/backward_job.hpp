@@ -45,7 +45,7 @@ struct BackwardJob {
   float* lse = nullptr;    // infinity for a row that sees no key
   int64_t head_stride = 0;
   float* dq = nullptr;         // [queries][width_qk] of head 0, before the scale
-  double* d_slopes = nullptr;  // of head 0; null: not requested
+  double* d_slopes = nullptr;  // head 0's; null: not requested
 };
 
 // The elements of dBias that one job owns, and the entries and heads to sum over.

@@ -289,7 +289,7 @@ struct DirectSums {
   const float* scores;  // [rows][kDirectKeys], kRemoved if the pair does not attend
   const float* alpha;
   float* o;
-  int64_t width;  // of a row of o
+  int64_t width;  // elements per row of o
 
   DirectSums from(int64_t row) const {
     return {p + row * kScoreStride, scores + row * kDirectKeys, alpha + row, o + row * width,

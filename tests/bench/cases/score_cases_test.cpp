@@ -154,7 +154,7 @@ class PlainFp32 {
   ForwardProblem p_;
   Arguments args_;
   Manner manner_;
-  Rows q_, k_, v_;  // of the current head
+  Rows q_, k_, v_;  // the current head's rows
 };
 
 bench::Verdict judge(const ScoreCase& one, const Manner& manner) {

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kElement = 5 * 32 + 7;  // in O: head 0, query 5, column 7
+constexpr int64_t kElement = 5 * 32 + 7;  // O's head 0, query 5, column 7
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
 
 Problem problem_of(DType dtype) {
