@@ -110,7 +110,7 @@ double score(const ForwardProblem& p, const Arguments& args, const Sequence& s, 
   if (softcap_slope != nullptr) *softcap_slope = slope;
   if (p.bias.present) {
     const double bias = load_element(p.bias.dtype, args.bias, p.bias.at(b, h, i, j));
-    if (bias == kRemovedPair) return kRemovedPair;  // for any score, NaN included
+    if (bias == kRemovedPair) return kRemovedPair;  // whatever the score was, NaN included
     value += bias;
   }
   if (p.alibi_slopes.present) {
