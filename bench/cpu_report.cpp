@@ -2,10 +2,10 @@
 //
 //   flashcore_cpu_report [--threads N] [--json FILE] [--quick] [--cpu-time]
 //
-// --cpu-time counts the processor time of the process, divided by its threads, instead of wall
-// time: for a machine that others use too. It sees neither idle threads nor waiting, so wall time
-// on a quiet machine is what to report.
-// Every timed result has passed its gate here first. Takes about two minutes on two cores.
+// --cpu-time counts the process's CPU time divided by its threads, instead of wall time, for a
+// machine that others use, too. It excludes idle threads and waiting, so results to publish need
+// wall time on a quiet machine. Every timed result has passed its gate here first. Takes about two
+// minutes on two cores.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct Settings {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::string json;
   bool quick = false;     // fewer repetitions and no sequences past 8192
-  bool cpu_time = false;  // of the process, a thread, instead of wall time
+  bool cpu_time = false;  // the process's CPU time per thread, not wall time
 };
 
 Settings settings_of_process;  // set once, in main
@@ -69,7 +69,7 @@ Case case_of(DType dtype, int64_t batch, int64_t heads, int64_t seqlen, int64_t 
       batch, heads, seqlen, head_dim, false);
 }
 
-// A problem, its data and plan; the gate passed.
+// A problem with data and plan, after its gate has passed.
 class Bench {
  public:
   Bench(const Case& one, int threads, double gate_flop = 2e8)
@@ -116,8 +116,8 @@ class Bench {
 
 double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 
-// Medians of several subjects, timed in turns so that a slow moment hits all of them. The best of
-// `repeats` medians each: other programs only ever add time.
+// Medians of several subjects, timed in turns so that a slow moment hits all of them. Returns the
+// best of `repeats` medians each: other programs only ever add time.
 std::vector<double> time_in_turns(const std::vector<std::function<void()>>& subjects, int rounds,
                                   int repeats) {
   std::vector<double> best(subjects.size(), HUGE_VAL);
@@ -136,7 +136,7 @@ std::vector<double> time_in_turns(const std::vector<std::function<void()>>& subj
   return best;
 }
 
-// Share of the FMA peak, the peak probed between the runs.
+// The fraction of the FMA peak, with the peak measured between the runs.
 Json report_peak(const Settings& settings) {
   Json rows = Json::array();
   fmt::print("share of the fp32 FMA peak, not causal\n");
@@ -211,7 +211,7 @@ Json report_unfused(const Settings& settings) {
   return {{"peer", peer->version()}, {"rows", rows}};
 }
 
-// In kilobytes, from /proc/self/status; 0 where there is none.
+// In kilobytes, from /proc/self/status; 0 if it is not there.
 int64_t status_kilobytes(std::string_view field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -226,7 +226,7 @@ Json report_scaling(const Settings& settings) {
   const int64_t longest = settings.quick ? 8192 : 16384;
   for (int64_t seqlen = 512; seqlen <= longest; seqlen *= 2) {
     Bench bench(case_of(DType::f32, 1, 4, seqlen, 64), settings.threads, seqlen <= 2048 ? 1e8 : 0);
-    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts again
+    std::ofstream("/proc/self/clear_refs") << 5;  // restarts VmHWM
     const int64_t before = status_kilobytes("VmRSS");
     bench.run();
     const int64_t most = status_kilobytes("VmHWM");
@@ -259,7 +259,7 @@ Json report_scaling(const Settings& settings) {
   return {{"seqlen", rows}, {"heads", heads}};
 }
 
-// The input types beside each other, in turns.
+// Compares the input types, timed in turns.
 Json report_dtypes(const Settings& settings) {
   Json rows = Json::array();
   fmt::print("input types, time relative to f32\n");
@@ -283,7 +283,7 @@ Json report_dtypes(const Settings& settings) {
   return rows;
 }
 
-// Beside the goals: what else callers ask.
+// In addition to the goals: other common problems.
 Json report_others(const Settings& settings) {
   Json rows = Json::array();
   fmt::print("others\n");

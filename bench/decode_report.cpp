@@ -1,12 +1,12 @@
-// Decode on the CPU: one query a sequence over caches that come from memory, beside what the same
-// threads read in the same process.
+// Decode on the CPU: one query per sequence over caches that come from memory, compared with the
+// read bandwidth of the same threads in the same process.
 //
 //   flashcore_decode_report [--threads N] [--rounds N] [--megabytes N] [--cpu-time]
 //
 // Caches are rotated: between two runs over one, at least --megabytes of others are read. Read,
-// contiguous and paged take turns, so that other programs hit all of them; of each the best and the
-// median time count. Every run is judged against the fp64 reference once. --cpu-time: as in
-// flashcore_cpu_report.
+// contiguous and paged are timed in turns, so that other programs hit all of them; the best and the
+// median time of each count. Every run is judged against the fp64 reference once. --cpu-time: same
+// as in flashcore_cpu_report.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,14 +73,14 @@ Problem problem_of(const Shape& s, int64_t page) {
     return p;
   }
   const int64_t pages = s.keys / page;
-  // [pages, page, Hkv, D] in memory, as most servers have it.
+  // [pages, page, Hkv, D] in memory, like most servers.
   p.k = p.v = TensorDesc::strided(s.kv_dtype, {s.batch * pages, s.heads_kv, page, kWidth},
                                   {page * s.heads_kv * kWidth, kWidth, s.heads_kv * kWidth, 1});
   p.page_table = TensorDesc::contiguous(DType::i32, {s.batch, pages});
   return p;
 }
 
-// Copies of one problem, of which each run takes the next.
+// Copies of one problem; each run takes the next.
 class Decode {
  public:
   Decode(const Shape& shape, int64_t page) : problem_(problem_of(shape, page)) {
@@ -124,7 +124,7 @@ class Decode {
       for (; i < end; ++i) sums[0] ^= data[i];
       for (const uint64_t sum : sums) all ^= sum;
     });
-    if (all.load() == 1) fail("the sum of all bits is 1");  // so that the loop stays
+    if (all.load() == 1) fail("the sum of all bits is 1");  // prevents dead-code elimination
   }
 
  private:

@@ -1,12 +1,12 @@
-// How far each kernel for fp8 is from right, by data: the evidence behind the picture in
-// docs/forward-fp8.md.
+// The error of each fp8 kernel, by kind of data: the evidence behind the
+// picture in docs/forward-fp8.md.
 //
 //   flashcore_fp8_accuracy [--device DEVICE] [--threads N] [--seqlen N] [--json FILE]
 //
-// Inputs are drawn in fp32, and quantised to e4m3 with a scale for each head, or rounded to bf16. A
-// kernel is judged by the fp64 reference of the inputs that it gets, so its errors are its own; what
-// the inputs lost before is a row of its own, "inputs". fp8 kernels write an O of f32, so that its
-// rounding hides nothing; bf16's is bf16. Takes a minute on two cores, and the GPU almost nothing.
+// Inputs are drawn in fp32, and quantised to e4m3 with a scale per head, or rounded to bf16. A
+// kernel is judged by the fp64 reference of its own inputs, so the errors are its own; the loss in
+// the inputs is a separate row, "inputs". fp8 kernels write an f32 O, so that its rounding hides
+// nothing; bf16's is bf16. Takes a minute on two cores, and almost no GPU time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ HostProblem in_bf16(const HostProblem& wide) {
   return host;
 }
 
-// What the inputs lost: `after` is right for what they became.
+// The loss in the inputs: `after` is the reference for the rounded inputs.
 Verdict loss(const Reference& before, const Reference& after) {
   Verdict lost;
   double square = 0, size = 0;
@@ -92,7 +92,7 @@ Verdict loss(const Reference& before, const Reference& after) {
   return lost;
 }
 
-// A simulated GPU has a name only.
+// A simulated GPU has only a name.
 nlohmann::ordered_json device_json(const PlanOptions& plan) {
   if (plan.device.kind == DeviceKind::sim) return {{"name", info_of(plan.device).name}};
   return taken(make_meter(plan.device, plan.threads))->environment();
@@ -122,11 +122,11 @@ class Accuracy {
  private:
   Reference reference_of(HostProblem& host) const {
     Reference right = taken(compute_reference(host, settings_.threads, false));
-    right.lse_rounding = 0;  // errors are shown as they are
+    right.lse_rounding = 0;  // show errors unadjusted
     return right;
   }
 
-  // `before`: what is right for the numbers that the inputs of `host` were rounded from.
+  // `before`: the reference for the numbers that the inputs of `host` were rounded from.
   void judge_all(HostProblem& host, const Reference& before,
                  const std::vector<std::string>& kernels) {
     const Reference right = reference_of(host);

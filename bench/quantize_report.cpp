@@ -1,11 +1,11 @@
-// What quantisation to fp8 costs in accuracy, by data, granularity of the scales, and what is done to K
-// before: the evidence behind docs/accuracy.md.
+// The error of quantisation to fp8, by data, granularity of the scales, and preprocessing of K: the
+// evidence behind docs/accuracy.md.
 //
 //   flashcore_quantize_report [--threads N] [--json FILE]
 //
-// Inputs are drawn in fp32. Attention of them, and of what quantize makes of them, is computed by the
-// fp64 reference: so errors are those of the fp8 numbers and of nothing else. Each number is the
-// largest over the seeds. Takes a minute on two cores.
+// Inputs are drawn in fp32. The fp64 reference computes attention of these and of the output of
+// quantize, so the errors are only those of the fp8 numbers. Each number is the largest over the
+// seeds. Takes a minute on two cores.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,10 +40,10 @@ struct Settings {
   std::string json;
 };
 
-// Data whose keys have something in common, channel by channel, as those of trained models do.
+// Data whose keys have a common part in each channel, as in trained models.
 std::vector<Fp8Data> channel_data() {
   return {
-      {"offsets",  // each channel has an offset of its own, 3 times as large as what tells keys apart
+      {"offsets",  // each channel has its own offset, 3 times the differences between keys
        [](HostProblem& host) {
          Random random(11);
          std::array<double, kWidth> offsets{};
@@ -64,7 +64,7 @@ std::vector<Fp8Data> channel_data() {
          change_rows(host.at("q"),
                      [](int64_t, int64_t d, double x) { return x / (d % 32 == 9 ? 8 : 1); });
        }},
-      {"heads",  // keys of one head are 2^15 times as small as those of the other, and its queries as large
+      {"heads",  // one head's keys are 2^15 times smaller than the other's, its queries larger by as much
        [](HostProblem& host) {
          HostTensor &k = host.at("k"), &q = host.at("q");
          for (int64_t i = k.elements() / 2; i < k.elements(); ++i) k.set(i, k.get(i) * 0x1p-15);
@@ -73,8 +73,8 @@ std::vector<Fp8Data> channel_data() {
   };
 }
 
-// Each row times a matrix of Hadamard with random signs: the same products of Q and K, and an
-// outlier of one channel is shared by all.
+// Multiplies each row by a randomised Hadamard matrix: the products of Q and K stay the same, and
+// the outlier of one channel is spread over all.
 void rotate(HostTensor& tensor) {
   Random random(23);
   std::array<double, kWidth> signs{}, row{};
@@ -131,7 +131,7 @@ QuantizationError worse(const QuantizationError& a, const QuantizationError& b) 
           std::max(a.relative_error, b.relative_error), std::max(a.lse_error, b.lse_error)};
 }
 
-// The errors of all ways, in their order.
+// The errors of all ways, in order.
 std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<Way>& ways,
                                          int threads) {
   std::vector<QuantizationError> errors(ways.size());

@@ -1,10 +1,10 @@
-// flashcore_small_grid: every candidate kernel on a grid of small problems, gated and then timed:
-// what the cost model that chooses between them (src/tuning) is fitted to and held to.
+// flashcore_small_grid: gates and times every candidate kernel on a grid of small problems. The
+// cost model that chooses between them (src/tuning) is fitted and tested with these data.
 //
 //   flashcore_small_grid OUT.json [grid|eager] [f16|bf16|both] [seconds]
 //
-// grid: 68 shapes; eager: a few, and what a call costs on the host. Both types of a shape are
-// measured one after the other. Stops after `seconds` and writes what there is.
+// grid: 68 shapes; eager: a few, and a call's cost on the host. Both types of a shape are measured
+// one after the other. Stops after `seconds` and writes what it has.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -69,8 +69,8 @@ std::vector<Shape> eager_shapes() {
   return all;
 }
 
-// Every report's small problems, and a few around them. The mission shape comes first; masks and
-// head dimensions change fastest, so that a run that is cut short has all of them.
+// All reports' small problems, and some similar ones. The mission shape comes first; masks and head
+// dimensions vary fastest, so that a run that is cut short has all of them.
 std::vector<Shape> grid_shapes() {
   std::vector<std::pair<int64_t, int64_t>> sizes;
   for (const int64_t seqlen : {512, 256, 1024, 128}) {
@@ -94,8 +94,8 @@ std::string text_of(const Case& one) {
                      to_string(one.dtype), one.causal ? " causal" : "");
 }
 
-// Host time of one call alone: a few calls, fewer than the stream holds, before anything is waited
-// for.
+// Host time of a call only: makes a few calls, fewer than the stream can hold, before
+// waiting for anything.
 template <class Call>
 Result<double> enqueue_seconds(const Call& call, cudaStream_t stream) {
   constexpr int kCalls = 100;
@@ -111,7 +111,7 @@ Result<double> enqueue_seconds(const Call& call, cudaStream_t stream) {
   return best;
 }
 
-// One candidate on one problem; its sentence where it does not compute it.
+// Measures one candidate on one problem, or returns its refusal.
 ordered_json measure(HostProblem& host, const SampledReference& reference,
                      const Candidate& candidate, CudaTimer& timer, bool eager) {
   PlanOptions options;
@@ -150,7 +150,7 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   return row;
 }
 
-// What runs when nobody names a kernel.
+// The kernel that is chosen without a request.
 std::string chosen_kernel(const Problem& problem) {
   PlanOptions options;
   options.device = kGpu;

@@ -1,4 +1,4 @@
-// flashcore bench: which cases, and how; bench/run does the rest.
+// flashcore bench: chooses the cases and options; bench/run does the rest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct BenchOptions {
   bench::PlanChoice choice;
 };
 
-// Without a watcher: a debugger or a profiler wants the work in the process it started.
+// Runs without a watcher: debuggers and profilers want the work in the process that they started.
 class Quiet final : public bench::RunListener {
  public:
   explicit Quiet(bool verbose) : verbose_(verbose) {}
@@ -53,7 +53,7 @@ void print(const Json& evidence, const std::string& protocol, Session& session) 
   }
 }
 
-// The tables or, with --json, the evidence.
+// Prints the tables or, with --json, the evidence.
 ExitCode report(const Json& evidence, const std::string& out, Session& session) {
   const Json& protocols = evidence["protocols"];
   print(evidence, protocols.empty() ? "" : protocols.begin().key(), session);

@@ -1,5 +1,5 @@
-// A subcommand: its name, its options, and what it does. To add one, write a file with a function
-// that returns a Command and name it in all_commands() (commands.cpp).
+// A subcommand: name, options and action. To add one, write a file with a function that returns a
+// Command, and add it to all_commands() (commands.cpp).
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ namespace flashcore::cli {
 struct Command {
   std::string name;
   std::string summary;   // one line of `flashcore --help`
-  std::string examples;  // ends the command's own --help; may be empty
+  std::string examples;  // last part of the command's own --help; may be empty
   std::function<void(OptionSet&)> declare;
-  // A status is printed as one sentence and becomes the exit code.
+  // An error is printed as one sentence and becomes the exit code.
   std::function<Result<ExitCode>(Session&)> execute;
-  bool takes_any_words = false;  // one that only says why it is not here
+  bool takes_any_words = false;  // a stub that only says why the command is not available
 };
 
 std::vector<Command> all_commands();

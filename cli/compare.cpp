@@ -1,4 +1,4 @@
-// flashcore compare: what a change did to the times, before it lands.
+// flashcore compare: shows the effect of a change on the times, before it lands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct CompareOptions {
   bool any_device = false;
 };
 
-// The headline of a file: the first of its protocols that has times.
+// The headline protocol of a file: its first one with times.
 std::string headline(const Json& evidence) {
   if (!evidence.contains("protocols") || evidence["protocols"].empty()) return "";
   return evidence["protocols"].begin().key();

@@ -48,7 +48,7 @@ struct EvolveOptions {
   std::string plot, page, jsonl, out;
 };
 
-// "1,8,512,64", and more of them after ';'.
+// Parses "1,8,512,64", or several of these separated by ';'.
 Result<std::vector<evolve::CallShape>> parse_shapes(const EvolveOptions& options) {
   std::vector<evolve::CallShape> shapes;
   for (const std::string& text : bench::split(options.shapes, ';')) {
@@ -133,7 +133,7 @@ Result<ExitCode> summarise(const evolve::Store& store, evolve::LoopEnd end, Sess
   return ExitCode::ok;
 }
 
-// The plan of a new run: counted from what the folder has.
+// The plan of a new run; limits count from the folder's current state.
 Result<evolve::RunPlan> new_plan(const EvolveOptions& options, evolve::Store& store) {
   if (options.evaluations < 1) {
     return invalid("--evaluations: is {}, wanted 1 or more", options.evaluations);
@@ -199,8 +199,8 @@ Result<ExitCode> run(const EvolveOptions& options, bool resumes, Session& sessio
   return code;
 }
 
-// What the proposer would ask for, as far as that is known beforehand: a replay's programs, or all values
-// of the seed's parameters.
+// The programs that the proposer will request, as far as they are known beforehand: a replay's
+// programs, or all values of the seed's parameters.
 Result<std::vector<evolve::Ahead>> known_programs(const EvolveOptions& options,
                                                   const evolve::RunFolder& folder) {
   std::vector<evolve::Ahead> programs = {{"seed", folder.seed}};
@@ -293,7 +293,7 @@ Result<ExitCode> show(const EvolveOptions& options, Session& session) {
   return ExitCode::ok;
 }
 
-// The attempt that ID names, or the best.
+// Returns the attempt with this ID, or the best one.
 Result<evolve::Attempt> named(const EvolveOptions& options) {
   Result<std::vector<evolve::Attempt>> attempts = stored_attempts(options);
   if (!attempts.ok()) return attempts.status();
@@ -327,7 +327,7 @@ Result<ExitCode> export_program(const EvolveOptions& options, Session& session) 
   return ExitCode::ok;
 }
 
-// Every stage again, with new seeds, timed in turns with the seed.
+// Repeats every stage with new seeds, timed in turns with the seed.
 Result<ExitCode> verify(const EvolveOptions& options, Session& session) {
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();

@@ -1,4 +1,4 @@
-// Builds without SQLite have nowhere to keep a run.
+// Builds without SQLite cannot store a run.
 #include "cli/command.hpp"
 
 namespace flashcore::cli {

@@ -1,4 +1,4 @@
-// What the command tells a script; docs/command.md has the same table.
+// The exit codes; docs/command.md has the same table.
 #pragma once
 
 #include "flashcore/flashcore.hpp"
@@ -11,8 +11,8 @@ enum class ExitCode : int {
   bad_input = 2,      // usage, options, files, or a malformed problem
   unsupported = 3,    // well-formed, but no kernel here computes it
   device_error = 4,   // the device failed, or memory ran out
-  internal = 5,       // a fault of this program
-  interrupted = 130,  // by a signal, as shells have it
+  internal = 5,       // a bug in this program
+  interrupted = 130,  // a signal ended it, as in shells
 };
 
 ExitCode exit_code(StatusCode code);

@@ -29,7 +29,7 @@ struct ExplainOptions {
   bool backward = false;
 };
 
-// What a caller gets who plans the problem, forward or backward.
+// The verdicts and plan for a problem, forward or backward.
 struct Passes {
   Problem problem;
   std::optional<Gradients> gradients;
@@ -49,7 +49,7 @@ Passes passes_of(const Problem& problem, bool backward) {
   return {with_lse, bench::gradients_of(with_lse, false)};
 }
 
-// `runs`: the kernel that computes the problem on this device; empty when none does.
+// `runs`: the kernel that computes the problem on this device; empty if none does.
 bench::Cell verdict_cell(const KernelVerdict& verdict, std::string_view runs, bool chosen) {
   if (!verdict.refusal.empty()) return {"no", bench::Tone::bad, ": " + verdict.refusal};
   std::string text;
@@ -66,13 +66,13 @@ bench::Cell verdict_cell(const KernelVerdict& verdict, std::string_view runs, bo
   return {"yes", bench::Tone::good, text};
 }
 
-// What a device says of the problem.
+// The answer for one device.
 struct Said {
-  std::string device;   // "cuda:0", or the name of a GPU that is not here
-  std::string heading;  // of its column
+  std::string device;   // "cuda:0", or the name of a GPU that is not in this machine
+  std::string heading;  // its column's heading
   std::vector<KernelVerdict> verdicts;
-  std::string runs;  // the kernel that computes it there; empty: none
-  Status refusal;    // then
+  std::string runs;  // the kernel that computes the problem there; empty: none
+  Status refusal;    // why not
 };
 
 Result<Said> said_here(const Passes& pass, const PlanOptions& options) {
@@ -95,7 +95,7 @@ Result<Said> said_of(const DeviceInfo& gpu, const Passes& pass, const PlanOption
               Status(StatusCode::unsupported, said->reason)};
 }
 
-// --device as a GPU that need not be here: a name, or sm_90, or sm_90:114 with its number of SMs.
+// Parses --device as a GPU that need not be here: a name, or sm_90, or sm_90:114 with a number of SMs.
 Result<std::optional<DeviceInfo>> named_gpu(const std::string& name) {
   if (const bench::KnownGpu* const gpu = bench::find_gpu(name)) {
     return std::optional(bench::device_info(*gpu));
@@ -133,7 +133,7 @@ Result<std::vector<Said>> all_said(const ExplainOptions& options, const Passes& 
   bench::PlanChoice choice = options.choice;
   const Result<std::optional<DeviceInfo>> gpu = named_gpu(choice.device);
   if (!gpu.ok()) return gpu.status();
-  if (*gpu) choice.device = "cpu";  // whose other options are the same
+  if (*gpu) choice.device = "cpu";  // its other options are the same
   const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
   std::vector<Said> all;

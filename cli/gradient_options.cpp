@@ -15,7 +15,7 @@
 namespace flashcore::cli {
 namespace {
 
-// A gradient of a file that flows in, converted to `dtype`.
+// Describes an incoming gradient from a file, converted to `dtype`.
 Result<TensorDesc> describe_source(const std::string& name, const bench::TensorSource& source,
                                    DType dtype, const std::string& layout) {
   const std::vector<int64_t>& shape = source.info.shape;
@@ -26,7 +26,7 @@ Result<TensorDesc> describe_source(const std::string& name, const bench::TensorS
   return in_layout(dtype, {shape[0], shape[2], shape[1], shape[3]}, layout);
 }
 
-// Every output in the type of --gradient-dtype.
+// Sets every output to the type of --gradient-dtype.
 void set_dtype(Gradients& gradients, DType dtype) {
   for (TensorDesc* const one : {&gradients.dq, &gradients.dk, &gradients.dv}) one->dtype = dtype;
   for (auto* const one : {&gradients.d_bias, &gradients.d_sinks, &gradients.d_alibi_slopes}) {
@@ -107,7 +107,7 @@ Result<Gradients> GradientOptions::describe(const bench::ProblemInputs& inputs,
     gradients.d_o = *desc;
   }
   if (const auto source = inputs.sources.find("d_lse"); source != inputs.sources.end()) {
-    // The LSE is [B, H, S] in every layout.
+    // The LSE is [B, H, S] in any layout.
     const Result<TensorDesc> desc = describe_source("d_lse", source->second, DType::f32, "bhsd");
     if (!desc.ok()) return desc.status();
     gradients.d_lse = *desc;

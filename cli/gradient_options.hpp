@@ -1,5 +1,5 @@
-// The options of a backward pass, for commands that compute one: whether, from which gradients, and
-// which ones.
+// The options of a backward pass, for commands that compute one: whether to compute it, the
+// incoming gradients, and the requested ones.
 #pragma once
 
 #include <map>
@@ -18,22 +18,22 @@ class GradientOptions {
   void declare(OptionSet& options, bench::PlanChoice& choice);
 
   bool backward() const { return backward_; }
-  Status check(const bench::PlanChoice& choice) const;  // refuses the others without --backward
-  Status check_for_suites() const;  // refuses those that need a problem of its own
+  Status check(const bench::PlanChoice& choice) const;  // refuses options without --backward
+  Status check_for_suites() const;                      // refuses options that need a given problem
 
-  // "d_o" and "d_lse", and what the options name for them; empty without --backward.
+  // Maps "d_o" and "d_lse" to the options' values; empty without --backward.
   const std::map<std::string, std::string>& sources() const;
 
-  // Of a problem with these inputs, in memory of the order of `layout`. `d_lse`: one is drawn where
-  // there is none in a file.
+  // Describes the gradients of a problem with these inputs, in the memory order of `layout`.
+  // `d_lse`: one is drawn if no file has it.
   Result<Gradients> describe(const bench::ProblemInputs& inputs, const std::string& layout,
                              bool d_lse) const;
 
-  // The gradients that are asked for, which `gradients` has.
+  // The requested gradients, which must be in `gradients`.
   Result<std::vector<std::string>> names(const Gradients& gradients) const;
 
  private:
-  // The first option given that is of one problem; empty when none is.
+  // The first given option that belongs to a given problem; empty if there is none.
   std::string given_of_a_problem() const;
 
   bool backward_ = false;

@@ -1,4 +1,4 @@
-// flashcore info: the build, and the devices it can use.
+// flashcore info: the build, and the usable devices.
 #include <fmt/format.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-// What a caller should know of the kernels that a plain problem may get on a GPU.
+// Remarks on the kernels that a plain problem may get on a GPU.
 std::vector<std::string> notes_on(const DeviceInfo& device) {
   std::vector<std::string> notes;
   Problem problem;

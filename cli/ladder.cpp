@@ -1,4 +1,4 @@
-// flashcore ladder: which rungs, and where; bench/ladder climbs it.
+// flashcore ladder: chooses rungs and a device; bench/ladder does the rest.
 #include "bench/ladder/ladder.hpp"
 
 #include <fmt/format.h>
@@ -35,15 +35,15 @@ struct LadderOptions {
   bool only_run = false;
 };
 
-// Whether a GPU has a rung's instructions. 0: any GPU.
+// Returns whether a GPU has the instructions of a rung. 0: any GPU.
 bool runs_on(const cuda::ladder::Rung& rung, int32_t capability) {
   return capability == 0 ||
          (capability >= rung.min_compute_capability &&
           (rung.max_compute_capability == 0 || capability <= rung.max_compute_capability));
 }
 
-// Those that are named, in climbing order of the names; "all" that the GPU runs. One that it does
-// not run is left out, with a line.
+// The named rungs, in climbing order; "all" stands for all that the GPU runs. A rung that it does
+// not run is left out, with a message.
 Result<std::vector<bench::Rung>> chosen_rungs(const std::string& names, int32_t capability) {
   const auto all = cuda::ladder::rungs();
   std::vector<std::string> wanted = bench::split(names, ',');
@@ -129,7 +129,7 @@ Result<ExitCode> execute_ladder(const LadderOptions& options, Session& session) 
   ladder.out = options.out == "none" ? "" : options.out;
   ladder.all_rungs = options.rungs == "all";
   const bool simulated = plan->device.kind == DeviceKind::sim;
-  if (simulated) {  // which keeps no time, and is no evidence
+  if (simulated) {  // no clock, and not evidence
     ladder.times = false;
     ladder.out.clear();
   }

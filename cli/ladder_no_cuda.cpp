@@ -1,4 +1,4 @@
-// Builds without CUDA have no ladder to climb.
+// The ladder's stub for builds without CUDA.
 #include "cli/without_cuda.hpp"
 
 namespace flashcore::cli {

@@ -11,7 +11,7 @@
 namespace flashcore::cli {
 namespace {
 
-// Whether all of `text` is a T.
+// Returns whether all of `text` is a T.
 template <class T>
 bool parses(const std::string& text) {
   T value{};
@@ -19,7 +19,7 @@ bool parses(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The help with the default, where there is one that it does not name.
+// The help text; adds the default if the text does not name it.
 template <class Value>
 std::string with_default(const std::string& help, const Value& value) {
   if (value == Value{} || help.find("default") != std::string::npos) return help;
@@ -30,7 +30,7 @@ std::string with_default(const std::string& help, const std::optional<T>&) {
   return help;
 }
 
-// Value is T or an optional one.
+// Value is T or std::optional<T>.
 template <class T, class Value>
 void add_number(CLI::App& app, const std::string& group, const std::string& names, Value& value,
                 const std::string& help) {
@@ -49,7 +49,7 @@ void add_number(CLI::App& app, const std::string& group, const std::string& name
       ->check(number);
 }
 
-// Text that is not empty: an empty value comes from an unset variable in a script.
+// Refuses empty text: it usually comes from an unset variable in a script.
 CLI::Validator not_empty(const std::string& what) {
   return {[what](const std::string& text) {
             return text.empty() ? "is '', wanted " + what : std::string();

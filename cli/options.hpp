@@ -1,4 +1,4 @@
-// The options of a subcommand. A thin face of CLI11, so that its headers are compiled once.
+// The options of a subcommand. A thin wrapper of CLI11, so that its headers are compiled once.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class OptionSet {
  public:
   explicit OptionSet(CLI::App& app) : app_(app) {}
 
-  void group(std::string heading);  // of the options that follow, in --help
+  void group(std::string heading);  // heading of the following options in --help
 
-  // `names` is "--causal" or "--out,-o"; `what` stands for the value in --help.
+  // `names` is "--causal" or "--out,-o"; `what` is the value's placeholder in --help.
   void flag(const std::string& names, bool& value, const std::string& help);
   void text(const std::string& names, std::string& value, const std::string& help,
             const std::string& what = "TEXT");
@@ -29,7 +29,7 @@ class OptionSet {
   void number(const std::string& names, std::optional<double>& value, const std::string& help);
   void choice(const std::string& names, std::string& value, const std::vector<std::string>& allowed,
               const std::string& help);
-  // Not in --help: for a process that this program starts.
+  // Not in --help: for child processes of this program.
   void hidden(const std::string& names, std::string& value);
   void positional(const std::string& name, std::string& value, const std::string& help);
 

@@ -21,14 +21,14 @@ constexpr const char* kFooter =
     "  flashcore run --shape 2,8,512,64 --causal --check\n"
     "  flashcore run --help";
 
-// One empty line at most between paragraphs, none at the end.
+// Keeps at most one empty line between paragraphs, and none at the end.
 std::string tidy(std::string text) {
   for (size_t gap = 0; (gap = text.find("\n\n\n")) != std::string::npos;) text.erase(gap, 1);
   text.erase(text.find_last_not_of('\n') + 1);
   return text;
 }
 
-// "--out=" and nothing: CLI11 would take the next word for the value.
+// Refuses "--out=" without a value: CLI11 would take the next word.
 Status check_values(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (word == "--") break;
@@ -78,7 +78,7 @@ Result<Request> parse_command_line(std::vector<std::string> words, bool& json) {
     sub->allow_extras(command.takes_any_words);
     commands.emplace_back(sub, std::move(command));
   }
-  if (!words.empty() && words[0] == "help") {  // help COMMAND: COMMAND --help
+  if (!words.empty() && words[0] == "help") {  // help COMMAND becomes COMMAND --help
     words.erase(words.begin());
     words.emplace_back("--help");
   }
@@ -89,13 +89,13 @@ Result<Request> parse_command_line(std::vector<std::string> words, bool& json) {
     known = known || command.name == first;
     names += (names.empty() ? "" : ", ") + command.name;
   }
-  // The parser may stop before it comes to --json.
+  // The parser may stop before it reaches --json.
   json = std::find(words.begin(), words.end(), "--json") != words.end();
   if (!known) return invalid("command: is '{}', wanted one of {}", first, names);
   FLASHCORE_RETURN_IF_ERROR(check_values(words));
   try {
     app.parse(
-        std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last first
+        std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes words in reverse
   } catch (const CLI::ParseError& error) {
     return not_parsed(app, words, error);
   }

@@ -1,4 +1,4 @@
-// One command line: what it asks for, or the sentence that refuses it. Nothing is executed.
+// Parses one command line into a request, or an error that refuses it. Nothing is executed.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 namespace flashcore::cli {
 
 struct Request {
-  std::string help;  // to be printed instead of a run: --help, --version, or nothing was asked
+  std::string help;  // text to print instead of a run: --help, --version, or no arguments
   bool nothing_asked = false;
-  std::function<Result<ExitCode>(Session&)> execute;  // of the command; empty with `help`
+  std::function<Result<ExitCode>(Session&)> execute;  // the command's action; empty with `help`
 };
 
-// `words` without the program's name. Sets `json` to whether --json is among them, in a command
-// line that is refused, too.
+// `words` excludes the program's name. Sets `json` if --json is among them, even if the command
+// line is refused.
 Result<Request> parse_command_line(std::vector<std::string> words, bool& json);
 
 }  // namespace flashcore::cli

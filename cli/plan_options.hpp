@@ -1,4 +1,4 @@
-// The options by which every command chooses a device and a kernel.
+// The options with which every command chooses a device and a kernel.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cli {
 
-// `more_devices`: what else --device may be.
+// `more_devices`: additional values of --device.
 void declare_plan_choice(OptionSet& options, bench::PlanChoice& choice,
                          const std::string& more_devices = {});
 

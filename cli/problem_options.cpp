@@ -17,13 +17,13 @@ bool is_main(std::string_view name) { return name == "q" || name == "k" || name 
 bool is_pair(std::string_view name) { return name == "bias" || name == "mask"; }
 bool is_scale(std::string_view name) { return name.ends_with("_scale"); }
 
-// Inputs of one number per head: files hold them in many types, the problem in f32.
+// Inputs of one number per head: files store them in many types, the problem has f32.
 bool is_small_float(std::string_view name) {
   return is_scale(name) || name == "sinks" || name == "alibi_slopes";
 }
 
-// The descriptor of a tensor of a file. Leading dimensions that were left out count as 1 where the
-// meaning is plain: biases and masks, and scales of one number.
+// Describes a tensor of a file. Leading dimensions that were left out count as 1 if this is
+// unambiguous: for biases, masks, and scales of one number.
 Result<TensorDesc> describe_source(const std::string& name, const bench::TensorSource& source,
                                    const std::string& layout, std::optional<DType> dtype) {
   Shape shape = source.info.shape;
@@ -53,13 +53,13 @@ Result<TensorDesc> describe_source(const std::string& name, const bench::TensorS
   return bench::contiguous(element, shape);
 }
 
-// "--alibi-slopes" for alibi_slopes.
+// Returns "--alibi-slopes" for alibi_slopes.
 std::string option_name(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return "--" + name;
 }
 
-// Shapes of the inputs that --with adds to a problem of --shape.
+// The shapes of inputs that --with adds to a problem of --shape.
 std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q, const Shape& k) {
   const auto f32 = [](const Shape& shape) { return bench::contiguous(DType::f32, shape); };
   if (name == "bias") return f32({1, q[1], q[2], k[2]});
@@ -75,8 +75,8 @@ std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q,
   return std::nullopt;
 }
 
-// Outputs in the layout of the inputs; the shapes follow from q and v, whatever their ranks are:
-// make_plan refuses what does not fit.
+// Describes outputs in the layout of the inputs. Their shapes follow from q and v of any rank:
+// make_plan refuses invalid ones.
 void describe_outputs(Problem& problem, const std::string& layout, std::optional<DType> o_dtype,
                       bool lse, bool amax) {
   // fp8 has too few bits for a result.
@@ -222,7 +222,7 @@ Result<ProblemOptions::Types> ProblemOptions::types() const {
   return types;
 }
 
-// Keys and values in pages, where asked for: as many pages as they fill.
+// Puts keys and values in pages, if requested: as many pages as they fill.
 Status ProblemOptions::apply_paging(Problem& problem) const {
   if (!page_size_) return {};
   const int64_t batch = problem.k.shape[0], heads = problem.k.shape[1], rows = problem.k.shape[2];
@@ -233,7 +233,7 @@ Status ProblemOptions::apply_paging(Problem& problem) const {
         in_layout(tensor->dtype, {batch * pages, heads, *page_size_, tensor->shape[3]}, layout_);
   }
   problem.page_table = bench::contiguous(DType::i32, Shape{batch, pages});
-  problem.max_seqlen_kv = rows;  // whatever the last page has room for
+  problem.max_seqlen_kv = rows;  // the capacity of all pages
   if (!problem.seqlens_kv) problem.seqlens_kv = bench::contiguous(DType::i32, Shape{batch});
   return {};
 }
@@ -255,7 +255,7 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
     problem.v = bench::contiguous(problem.v.dtype, Shape{v[0], v[1], v[3], columns_of_keys(v[2])});
   }
   for (const std::string& name : bench::split(with_, ',')) {
-    if (with_d_lse && name == "d_lse") continue;  // not of the problem itself
+    if (with_d_lse && name == "d_lse") continue;  // not part of the problem itself
     const std::optional<TensorDesc> desc = generated_input(name, q, k);
     if (!desc || !bench::set_tensor(problem, name, *desc)) {
       return invalid(

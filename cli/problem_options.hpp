@@ -1,5 +1,5 @@
-// The options that describe a problem: tensors from files or of a given shape, and what is computed
-// on them. Shared by every command that takes a problem.
+// The options that describe a problem: tensors from files or of a given shape, and the operator's
+// options. Shared by every command that takes a problem.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace flashcore::cli {
 
-// [B, H, S, D] as the problem names it, of memory in the order of `layout`.
+// The problem's [B, H, S, D] descriptor for memory in the order of `layout`.
 TensorDesc in_layout(DType dtype, const std::vector<int64_t>& bhsd, const std::string& layout);
 
 bool is_float(DType dtype);
@@ -23,10 +23,10 @@ class ProblemOptions {
  public:
   void declare(OptionSet& options);
 
-  bool given() const;  // files or a shape
-  // `gradients`: those that flow into a backward pass, by name, and what options name for them.
+  bool given() const;  // files or a shape were given
+  // `gradients`: incoming gradients of a backward pass, by name, with the options' values.
   Result<bench::ProblemInputs> read(const std::map<std::string, std::string>& gradients = {}) const;
-  bool draws_d_lse() const;  // --with names it
+  bool draws_d_lse() const;  // --with includes it
   const std::string& layout() const { return layout_; }
 
  private:
@@ -38,7 +38,7 @@ class ProblemOptions {
   Result<std::optional<DType>> dtype_option(const std::string& option,
                                             const std::string& name) const;
   struct Types {
-    std::optional<DType> q, k, v;  // where asked for
+    std::optional<DType> q, k, v;  // if given
   };
   Result<Types> types() const;
 

@@ -1,4 +1,4 @@
-// flashcore profile: runs one call of a kernel under ncu, and says what limits it.
+// flashcore profile: runs one call of a kernel under ncu, and reports what limits it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,10 +22,10 @@ namespace {
 struct ProfileOptions {
   std::string kernel;
   std::string shape = "2,8,2048,64";
-  std::string dtype;  // empty: f16, or f8e4m3 for a kernel that wants it
+  std::string dtype;  // empty: f16, or f8e4m3 if the kernel needs it
   std::string device = "cuda:0";
   std::string out;
-  std::string from;  // a recorded output of the profiler instead of a run
+  std::string from;  // recorded output of the profiler to read instead of running
   bool causal = false;
   bool inside = false;
 };
@@ -51,7 +51,7 @@ Result<PlanOptions> plan_options(const ProfileOptions& options) {
   return plan;
 }
 
-// The profiled child.
+// The child that is profiled.
 Status run_inside(const ProfileOptions& options) {
   const Result<bench::Case> one = case_of(options);
   if (!one.ok()) return one.status();
@@ -71,7 +71,7 @@ Result<std::string> profiler_output(const ProfileOptions& options) {
   if (!bench::on_path("ncu")) {
     return unsupported("ncu: is not on PATH; the profiler comes with Nsight Compute");
   }
-  // What would be refused inside is refused here, in one sentence.
+  // Checks here what the child would refuse, to give one message.
   const Result<bench::Case> one = case_of(options);
   if (!one.ok()) return one.status();
   const Result<PlanOptions> choice = plan_options(options);

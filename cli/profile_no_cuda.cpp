@@ -1,4 +1,4 @@
-// Builds without CUDA have no GPU to profile.
+// The profiler's stub for builds without CUDA.
 #include "cli/without_cuda.hpp"
 
 namespace flashcore::cli {

@@ -1,4 +1,4 @@
-// flashcore quantize: fp8 tensors and scales of a problem's q, k and v, in the form that `run` reads.
+// flashcore quantize: makes fp8 tensors and scales of a problem's q, k and v, in the form that `run` reads.
 #include <fmt/format.h>
 
 #include <memory>
@@ -32,7 +32,7 @@ struct QuantizeOptions {
   bool smooth_k = false;
   bool error = false;
   bool check = false;
-  bench::PlanChoice where;  // the CPU, unless it says otherwise
+  bench::PlanChoice where;  // default: the CPU
   std::string out;
 };
 
@@ -46,7 +46,7 @@ bench::QuantizeChoice choice_of(const QuantizeOptions& options, const Problem& p
           .smooth_k = options.smooth_k};
 }
 
-// Which tensor has other bits than it should, or nothing.
+// Returns the first tensor whose bits differ, or "".
 std::string difference(const bench::QuantizedProblem& found, const bench::QuantizedProblem& right) {
   for (const auto& [name, tensor] : right.host.tensors) {
     if (bench::is_output(name)) continue;
@@ -108,7 +108,7 @@ Result<ExitCode> execute_quantize(const QuantizeOptions& options, Session& sessi
   }
   const bench::QuantizeChoice choice = choice_of(options, problem);
   const int threads = device.threads;
-  const Result<Plan> plan = make_plan(problem);  // that the problem makes sense
+  const Result<Plan> plan = make_plan(problem);  // checks the problem
   if (!plan.ok()) return plan.status();
   const Result<Problem> after = bench::quantized_problem(problem, choice);
   if (!after.ok()) return after.status();

@@ -1,4 +1,4 @@
-// Devices and times: in words for people, as objects for scripts.
+// Formats devices and times: in words for people, as objects for scripts.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

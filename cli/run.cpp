@@ -39,32 +39,32 @@ struct RunOptions {
   bool no_time = false;
 };
 
-// What is run: a problem, forward or, with gradients, backward.
+// A problem to run: forward or, with gradients, backward.
 struct Work {
   const Problem& problem;
   const Gradients* gradients;
   const bench::ChosenPlan& chosen;
-  std::string from;  // backward: the kernel of the forward pass, and where d_o is from
+  std::string from;  // backward: the kernel of the forward pass, and the source of d_o
 };
 
 struct Outcome {
   std::optional<bench::Verdict> verdict;
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
-  std::vector<std::pair<std::string, double>> largest;  // of amax_o and amax_s, where asked for
+  std::vector<std::pair<std::string, double>> largest;  // amax_o's and amax_s's, if requested
   double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }
 };
 
-// A first run that takes this long is its own timing: nobody waits for five more.
+// A first run this slow is also the timing: five more would take too long.
 constexpr double kSlowRun = 2.0;
 
 Result<bench::Reference> reference_of(bench::HostProblem& host, int threads) {
   return bench::compute_reference(host, threads);
 }
 
-// Few rows of a problem that somebody gives may have a gradient, as of a random one.
+// Few rows of a given problem may have a gradient, as in a random one.
 Result<bench::GradientReferences> reference_of(bench::HostBackward& host, int threads) {
   return bench::compute_reference(host, threads, true);
 }
@@ -123,7 +123,7 @@ Status compute(const RunOptions& options, const bench::ChosenPlan& chosen, Host&
   return {};
 }
 
-// The errors of a verdict beside their limits.
+// The errors of a verdict, with their limits.
 std::string errors_text(const bench::Verdict& verdict, const Work& work) {
   if (work.gradients != nullptr) {
     return fmt::format("relative error {:.2e} (limit {:.1e}), largest error {:.2e} (naive {:.2e})",
@@ -205,7 +205,7 @@ nlohmann::ordered_json json(const Work& work, const Outcome& outcome) {
   return out;
 }
 
-// `load` reads the inputs; of a backward run it computes the forward pass too.
+// `load` reads the inputs; for a backward run it also computes the forward pass.
 template <class Host>
 Result<ExitCode> run_and_report(const RunOptions& options, const Work& work, Session& session,
                                 const std::function<Result<Host>(bench::Progress&)>& load) {
@@ -242,7 +242,7 @@ Result<ExitCode> run_forward(const RunOptions& options, const bench::ProblemInpu
                                             [&](bench::Progress&) { return inputs.load(); });
 }
 
-// The forward pass of a backward run: the same kernel's, where it has one, or the device's best.
+// The forward pass of a backward run: by the same kernel, if it has one, or the device's best.
 Result<Plan> forward_plan(const Problem& problem, PlanOptions options) {
   if (!options.kernel.empty()) {
     Result<Plan> same = make_plan(problem, options);

@@ -1,7 +1,7 @@
-// One invocation's way to talk: tables for people, JSON for scripts, errors in one sentence.
+// Output of one invocation: tables for people, JSON for scripts, errors in one sentence.
 //
-// Without --json, people's text goes to stdout. With it, stdout carries one JSON document and
-// people's text goes to stderr. Colour only on a terminal, and never with NO_COLOR set.
+// Without --json, text for people goes to stdout. With it, stdout carries one JSON document, and
+// text for people goes to stderr. Colour only on a terminal, and never with NO_COLOR set.
 #pragma once
 
 #include <cstdio>
@@ -16,8 +16,8 @@
 
 namespace flashcore::cli {
 
-// To be called first. A standard stream that is closed must not become the next file that is
-// opened: in its place comes one that refuses every read and write.
+// Call this first. A closed standard stream must not become the next opened file: it is replaced by
+// one that refuses every read and write.
 void hold_standard_streams();
 
 class Session {
@@ -28,9 +28,9 @@ class Session {
   void table(const bench::Table& table);
   std::string styled(std::string_view text, bench::Tone tone) const;
 
-  void document(const nlohmann::ordered_json& value);  // to stdout with --json, else nothing
-  ExitCode fail(const Status& status);                 // prints it and says what to exit with
-  // To be called last. Output that could not be written makes a success a failure.
+  void document(const nlohmann::ordered_json& value);  // to stdout with --json, otherwise ignored
+  ExitCode fail(const Status& status);                 // prints it, returns the exit code
+  // Call this last. Output that could not be written turns a success into a failure.
   ExitCode finish(ExitCode code);
 
  private:

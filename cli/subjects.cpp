@@ -38,7 +38,7 @@ Status add_suite(const std::string& name, bool quick, std::vector<bench::Subject
   return {};
 }
 
-// The problem that was given, with the gradients that are asked for.
+// The given problem, with the requested gradients.
 Result<bench::Subject> given_subject(const SubjectOptions& options) {
   Result<bench::ProblemInputs> inputs = options.problem.read(options.gradients.sources());
   if (!inputs.ok()) return inputs.status();

@@ -1,4 +1,4 @@
-// Which problems a command measures: suites, cases of a file, or one that is given.
+// Chooses the problems that a command measures: suites, cases of a file, or a given one.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ struct SubjectOptions {
   std::string cases;  // a file
   bool quick = false;
 
-  // The options of cases and suites; those of a given problem are `problem` and `gradients`.
+  // Declares the options of cases and suites; `problem` and `gradients` declare a given problem's.
   void declare(OptionSet& set);
 };
 
-// With gradients where --backward or the case asks for them.
+// With gradients if --backward is set or the case is a backward pass.
 Result<std::vector<bench::Subject>> subjects_of(const SubjectOptions& options);
 
 }  // namespace flashcore::cli

@@ -1,4 +1,4 @@
-// flashcore tune: which candidate is fastest for each problem on this device; bench/tune does it.
+// flashcore tune: finds the fastest candidate for each problem on this device; bench/tune does the rest.
 #include "bench/tune/tune.hpp"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ Json entry_json(const std::string& key, const tuning::TunedEntry& entry) {
           {"problems", entry.problems}};
 }
 
-// The table in use, or that of --out.
+// Shows the table in use, or the one of --out.
 Result<ExitCode> show(const TuneOptions& options, const PlanOptions& plan, Session& session) {
   const Result<bench::ShownTable> shown = bench::shown_table(plan, options.out);
   if (!shown.ok()) return shown.status();

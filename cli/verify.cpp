@@ -29,7 +29,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kBackwardShapes = "small,mission,long,wide";
-constexpr int64_t kSanitized = 12;  // random problems of a kernel under each tool
+constexpr int64_t kSanitized = 12;  // random problems per kernel under each tool
 
 struct VerifyOptions {
   bench::PlanChoice choice;
@@ -99,8 +99,8 @@ bench::RandomTrials random_part(const VerifyOptions& options) {
   return random;
 }
 
-// This program under each tool, all at once: {tool: {"passed", "ran", "findings", "first"}}. Without
-// compute-sanitizer there is a sentence instead.
+// Runs this program under each tool, all at once: {tool: {"passed", "ran", "findings", "first"}}.
+// Prints a sentence instead if compute-sanitizer is missing.
 Result<Json> run_sanitizers(const VerifyOptions& options, const std::string& kernel,
                             const PlanOptions& plan) {
   std::vector<std::string> arguments = {"verify", "--only-run"};
@@ -126,7 +126,7 @@ Result<Json> run_sanitizers(const VerifyOptions& options, const std::string& ker
   return results[kernel];
 }
 
-// Prints a kernel's results; whether all passed.
+// Prints a kernel's results; returns whether all passed.
 bool report_sanitizers(const std::string& kernel, const Json& results, Session& session) {
   bool passed = true;
   for (const auto& [tool, result] : results.items()) {
@@ -141,7 +141,7 @@ bool report_sanitizers(const std::string& kernel, const Json& results, Session& 
   return passed;
 }
 
-// --shapes: rows of the table of gates, and the beginnings of the names of problems with hard scores.
+// --shapes: rows of the table of gates, and prefixes of the names of problems with hard scores.
 struct Shapes {
   std::vector<bench::Case> table;
   std::vector<bench::ScoreCase> scores;
@@ -189,7 +189,7 @@ Result<Shapes> parse_shapes(const std::string& names, const std::string& dtype_n
   return shapes;
 }
 
-// Of the hard scores or the random problems; whether all passed.
+// Prints the hard scores or the random problems; returns whether all passed.
 bool print_part(const std::string& heading, const Json& part, Session& session) {
   session.line();
   session.table(bench::tally_table(heading, part));
@@ -212,8 +212,8 @@ bool print_table(const std::vector<bench::GateRow>& rows, Session& session) {
   return passed;
 }
 
-// The table, the hard scores and the random problems, each printed when it is done; whether all
-// passed.
+// Judges the table, the hard scores and the random problems, and prints each when it is done.
+// Returns whether all passed.
 Result<bool> judge_all(const VerifyOptions& options, const Shapes& shapes,
                        const std::vector<int64_t>& seeds, const bench::Tested& tested,
                        bench::Verified& found, Session& session) {
@@ -259,7 +259,7 @@ Result<ExitCode> execute_verify(const VerifyOptions& options, Session& session) 
   if (options.sanitizers && plan.device.kind != DeviceKind::cuda) {
     return unsupported("--sanitizers: is given for the CPU, wanted a CUDA device");
   }
-  // Hard scores are of the forward pass.
+  // Hard scores test the forward pass only.
   const bool usual_shapes = options.shapes == VerifyOptions{}.shapes;
   const Result<Shapes> shapes = parse_shapes(
       options.backward && usual_shapes ? kBackwardShapes : options.shapes, options.dtypes);

@@ -1,4 +1,4 @@
-// What stands for a subcommand in builds without the CUDA kernels.
+// A stub for subcommands in builds without the CUDA kernels.
 #pragma once
 
 #include <string>

@@ -1,10 +1,10 @@
-# CUDA is built when nvcc is found, unless FLASHCORE_CUDA is off; a message says which it was.
+# CUDA is built if nvcc is found, unless FLASHCORE_CUDA is off; a message says which it is.
 set(FLASHCORE_CUDA_ARCHITECTURES "80+ptx;89;90a" CACHE STRING
     "Compute capabilities to build for; +ptx: with PTX that drivers compile for later ones; native: those of the GPUs here")
 set(FLASHCORE_HAS_CUDA OFF)
 set(FLASHCORE_CUDA_TARGETS "")
 set(FLASHCORE_CUDA_REASON "")  # why there are no CUDA kernels
-# As CMake takes booleans.
+# Follows CMake's rules for booleans.
 string(TOUPPER "${FLASHCORE_CUDA}" wanted)
 if(wanted MATCHES "^(OFF|0|NO|N|FALSE)$")
   set(FLASHCORE_CUDA_REASON "FLASHCORE_CUDA is ${FLASHCORE_CUDA}")
@@ -15,7 +15,7 @@ elseif(wanted MATCHES "^(AUTO|ON|1|YES|Y|TRUE)$")
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES OFF)  # given per target, as -gencode lists
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # given per target, in -gencode lists
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)  # CUDA::cudart_static
     # CMake 3.25 does not know the C++20 dialect of nvcc 12 and later.
@@ -37,7 +37,7 @@ else()
   message(FATAL_ERROR "FLASHCORE_CUDA is '${FLASHCORE_CUDA}', wanted AUTO, ON or OFF")
 endif()
 
-# flashcore_gencode(OUT 80+ptx 90a): nvcc's options for these.
+# flashcore_gencode(OUT 80+ptx 90a): nvcc's options for these targets.
 function(flashcore_gencode out)
   set(options "")
   foreach(target ${ARGN})
@@ -53,7 +53,7 @@ if(FLASHCORE_WHEEL AND FLASHCORE_HAS_CUDA)
   set(text "flashcore: the CUDA kernels are being built, which takes minutes (pip's -v shows how far it is). "
     "pip install . --config-settings=cmake.define.FLASHCORE_CUDA=OFF leaves them out.")
   string(CONCAT text ${text})
-  # pip shows a build's output with -v only, so this goes to the terminal itself, if there is one.
+  # pip shows a build's output only with -v, so this goes to the terminal, if there is one.
   execute_process(COMMAND sh -c "printf '\\n%s\\n' \"$0\" >/dev/tty" "${text}"
     RESULT_VARIABLE ignored ERROR_QUIET)
 endif()
@@ -62,7 +62,7 @@ if(FLASHCORE_SIMULATOR)
     message(FATAL_ERROR "FLASHCORE_SIMULATOR is ON with CUDA, wanted -DFLASHCORE_CUDA=OFF: the "
       "simulator has a build folder of its own")
   endif()
-  set(FLASHCORE_CUDA_TARGETS 80 89 90a)  # of the simulated GPUs
+  set(FLASHCORE_CUDA_TARGETS 80 89 90a)  # targets of the simulated GPUs
   message(STATUS "CUDA kernels: compiled as plain C++ for the simulator")
 elseif(NOT FLASHCORE_HAS_CUDA)
   message(STATUS "CUDA kernels: not built (${FLASHCORE_CUDA_REASON}); the CPU is used")

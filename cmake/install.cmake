@@ -1,5 +1,5 @@
 # cmake --install: headers, both libraries, the command, a CMake package and a pkg-config file. The
-# installed tree may be moved: nothing in it names the prefix.
+# installed tree may be moved: it does not contain the prefix.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -24,7 +24,7 @@ install(FILES ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
               ${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
         DESTINATION ${flashcore_package_dir})
 
-# pkg-config: its file finds the prefix from where it lies itself.
+# The pkg-config file derives the prefix from its own location.
 set(FLASHCORE_PC_PRIVATE_LIBS "-lstdc++ -lm -pthread")
 if(FLASHCORE_HAS_CUDA)
   get_filename_component(cudart_dir ${CUDA_cudart_static_LIBRARY} DIRECTORY)
@@ -37,8 +37,8 @@ configure_file(cmake/package/flashcore.pc.in ${PROJECT_BINARY_DIR}/package/flash
 install(FILES ${PROJECT_BINARY_DIR}/package/flashcore.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The Python wheel's share: the library beside the module that loads it, without the links that a
-# linker wants, and with the C++ runtime inside, so that it runs on older distributions too.
+# The Python wheel: the library next to the module that loads it, without the linker's symbolic
+# links, and with a static C++ runtime, so that it runs on older distributions, too.
 if(FLASHCORE_WHEEL)
   target_link_options(flashcore_shared PRIVATE -static-libstdc++ -static-libgcc)
   install(FILES $<TARGET_FILE:flashcore_shared> DESTINATION flashcore RENAME libflashcore.so

@@ -1,4 +1,4 @@
-# flashcore_native_targets(OUT): what to build for, for the GPUs of this machine.
+# flashcore_native_targets(OUT): the targets for the GPUs of this machine.
 function(flashcore_native_targets out)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
     OUTPUT_VARIABLE found RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

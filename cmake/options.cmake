@@ -1,4 +1,4 @@
-# What can be chosen when configuring, and the flags that every target gets.
+# The configuration options, and the flags that every target gets.
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
 option(FLASHCORE_TESTS "Build the tests" ON)
 option(FLASHCORE_UNITY "Compile bench, evolve and the tests in groups of files: less than half of the time,
@@ -13,7 +13,7 @@ option(FLASHCORE_WHEEL "Build the shared library for a Python wheel: libstdc++ i
 if(FLASHCORE_WHEEL)
   set(FLASHCORE_LIBRARY_ONLY ON)
 endif()
-# With the compilers of the checks; others may warn of more, which must keep nobody from building.
+# Only with the compilers of the checks: other compilers may have more warnings, and must still build.
 set(werror OFF)
 if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Clang 14)[.]")
   set(werror ON)
@@ -37,14 +37,14 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(FLASHCORE_CCACHE ccache)
 if(FLASHCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
-  # What ccache's manual asks for where headers are precompiled; no file of ours uses __TIME__.
+  # ccache's manual requires this for precompiled headers; none of our files uses __TIME__.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${FLASHCORE_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
 endif()
 
-# flashcore_precompile(TARGET HEADER...): precompiles these, which files include as before, for a target that is not
-# compiled in groups. Files with options of their own say SKIP_PRECOMPILE_HEADERS.
+# flashcore_precompile(TARGET HEADER...): precompiles these headers, which files include as before, for
+# a target that is not compiled in groups. Files with their own options set SKIP_PRECOMPILE_HEADERS.
 set(FLASHCORE_STANDARD_HEADERS algorithm array cmath cstddef cstdint cstring functional limits memory optional
     span string string_view utility vector fmt/format.h)
 function(flashcore_precompile target)
@@ -59,8 +59,8 @@ function(flashcore_precompile target)
   endif()
 endfunction()
 
-# Not for the library: tests put files of their own in the place of its files. Files with options of
-# their own are never in a group.
+# Not for the library: tests replace some of its files by their own. Files with their own options
+# are never in a group.
 function(flashcore_in_groups target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${FLASHCORE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
@@ -84,20 +84,20 @@ if(FLASHCORE_SANITIZE)
                       $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=all>)
   add_link_options(-fsanitize=${FLASHCORE_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC's manual warns of this warning beside sanitizers: it takes members of std::regex for
-    # uninitialized.
+    # GCC's manual warns about this warning under sanitizers: it reports members of
+    # std::regex as uninitialized.
     target_compile_options(flashcore_warnings INTERFACE
       $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-maybe-uninitialized>)
   endif()
 endif()
 
-# Code in which a program spends little time: the compiler's time is most of its cost.
+# Code that takes little of a program's run time: compile time is most of its cost.
 set(FLASHCORE_LIGHT $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O1>)
 if(FLASHCORE_SANITIZE)
   list(APPEND FLASHCORE_LIGHT $<$<COMPILE_LANGUAGE:C,CXX>:-O0>)
 endif()
-# Tests of these: what the undefined-behaviour sanitizer looks at is the code that they test. With it
-# a file of tests/cli takes 43 s, without it and at -O0 13.
+# Tests of such code: the undefined-behaviour sanitizer should check the tested code. With it a file
+# of tests/cli takes 43 s to compile, without it and at -O0 13 s.
 set(FLASHCORE_LIGHT_TESTS ${FLASHCORE_LIGHT})
 if(FLASHCORE_SANITIZE)
   list(APPEND FLASHCORE_LIGHT_TESTS $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize=undefined>)

@@ -1,4 +1,4 @@
-# Headers of libraries that the benchmark can ask as peers. They are loaded when it runs, so a build
+# Headers of libraries that the benchmark can use as peers. They are loaded at run time, so a build
 # links none of them; without its headers a peer is left out, and the evidence says so.
 find_package(Python3 QUIET COMPONENTS Interpreter)
 set(python_packages "")

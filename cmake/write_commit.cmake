@@ -1,6 +1,6 @@
-# cmake -DROOT=... -DOUTPUT=... -P write_commit.cmake: the commit that is being built and the day, as a
-# header. The file is touched only when its contents change, so a build of the same day and commit
-# compiles nothing again. The day is that of SOURCE_DATE_EPOCH where it is set: CMake sees to that.
+# cmake -DROOT=... -DOUTPUT=... -P write_commit.cmake: writes the commit that is being built and the
+# day, as a header. The file is touched only if its contents change, so a build of the same day and
+# commit recompiles nothing. The day is SOURCE_DATE_EPOCH's if it is set: CMake does this.
 execute_process(COMMAND git -C ${ROOT} rev-parse HEAD
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 execute_process(COMMAND git -C ${ROOT} status --porcelain --untracked-files=no

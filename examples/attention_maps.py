@@ -1,13 +1,13 @@
-"""Attention maps of a few options, and what the backends take: a script in cells, as a notebook.
+"""Attention maps of a few options, and times of the backends: a script in cells, like a notebook.
 
     python examples/attention_maps.py [--out DIRECTORY]
 
-Needs NumPy; draws with matplotlib where that is installed, and times PyTorch's backends beside
-FlashCore where PyTorch is, on the CPU and on a GPU. Cells begin with `# %%`, which editors and
-Jupyter understand.
+Needs NumPy; draws with matplotlib if installed, and compares PyTorch's backends with
+FlashCore if PyTorch is installed, on the CPU and on a GPU. Cells begin with `# %%`, which
+editors and Jupyter understand.
 """
 
-# %% A row of V for each key, so that O is the attention map itself
+# %% A row of V per key, so that O is the attention map itself
 import argparse
 import pathlib
 import statistics
@@ -23,7 +23,7 @@ out_directory = pathlib.Path(parser.parse_args().out)
 
 LENGTH = 48
 rng = np.random.default_rng(0)
-# Neighbouring positions resemble each other, so that there is something to see.
+# Neighbouring positions are similar, so that the maps show structure.
 steps = rng.normal(size=(1, 1, LENGTH, 32)).cumsum(axis=2).astype(np.float32)
 q = k = steps / np.sqrt(1 + np.arange(LENGTH, dtype=np.float32))[:, None]
 identity = np.eye(LENGTH, dtype=np.float32)[None, None]
@@ -71,7 +71,7 @@ else:
     print(f"wrote {path}")
 
 
-# %% Times, each beside an answer that was checked first
+# %% Times, each after its result was checked
 def milliseconds(call, repeats=7):
     call()
     times = []

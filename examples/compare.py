@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Causal attention from its definition, in NumPy, against a result of `flashcore run --causal`.
+"""Compares causal attention from its definition, in NumPy, with `flashcore run --causal`.
 
 usage: compare.py INPUTS.safetensors RESULT.safetensors
 """
@@ -13,7 +13,7 @@ TYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
 
 
 def read(path):
-    """Every tensor of a .safetensors file: 8 bytes of header length, a JSON header, the data."""
+    """Reads a .safetensors file: 8 bytes of header length, a JSON header, the tensors' data."""
     with open(path, "rb") as file:
         header_size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(header_size))
@@ -29,7 +29,7 @@ def read(path):
 
 
 def attention(q, k, v, sinks):
-    """softmax(q k^T / sqrt(d)) v over the keys up to each query; a sink joins the denominator."""
+    """softmax(q k^T / sqrt(d)) v over the keys up to each query; a sink adds to the denominator."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat(group, axis=1), v.repeat(group, axis=1)
     scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3])

@@ -1,8 +1,8 @@
-"""FlashCore in a PyTorch program that knows nothing of it, three ways.
+"""Three ways to use FlashCore in a PyTorch program that was not written for it.
 
     python examples/drop_in.py
 
-Needs PyTorch; the last part needs transformers and says so where it is missing.
+Needs PyTorch; the last part needs transformers, and prints a message if it is missing.
 """
 
 import torch
@@ -17,7 +17,7 @@ dtype = torch.float16 if device == "cuda" else torch.float32
 
 
 class Block(torch.nn.Module):
-    """Self-attention as programs have it."""
+    """Self-attention as in most programs."""
 
     def __init__(self, width: int = 256, heads: int = 4):
         super().__init__()
@@ -43,7 +43,7 @@ with torch.no_grad():
     x = torch.randn(2, 100, 256, device=device, dtype=dtype)
     expected = block(x)
 
-    # 1. For a while: whatever calls F.scaled_dot_product_attention gets FlashCore.
+    # 1. Temporarily: every call of F.scaled_dot_product_attention runs FlashCore.
     with flashcore.torch.replace_sdpa():
         print("replace_sdpa:   ", difference(block(x), expected))
 

@@ -1,15 +1,15 @@
-"""Continuous batching over a cache in pages: requests arrive, grow by a token a step, and leave.
+"""Continuous batching over a paged cache: requests arrive, grow by a token per step, and leave.
 
     python examples/serving.py [--requests 24] [--longest 40] [--pages 48] [--device cuda]
 
-The model is tiny and made of random numbers: two layers with grouped heads and RoPE, in NumPy. All
-requests begin with the same system prompt, which is computed once and forked. Every step gives
-one batch to the model: chunks of new prompts, and one token of each request that is under way. In
-the end every token is compared with one computed from scratch, without a cache, by attention over
-the whole text. Prints tokens per second; the last line says whether all tokens are equal.
+The model is tiny and has random weights: two layers with grouped heads and RoPE, in NumPy. All
+requests begin with the same system prompt, which is computed once and forked. Every step passes one
+batch to the model: chunks of new prompts, and one token of each active request. At the end every
+token is compared with one that is computed from scratch, without a cache, by attention over the
+whole text. Prints tokens per second; the last line says whether all tokens are equal.
 
-With --device (PyTorch's name of a GPU) cache and attention are there, in float16. Two computations
-round differently then: a token counts as equal if its logit is within 0.1% of the largest.
+With --device (PyTorch's name of a GPU) cache and attention are there, in float16. The two
+computations then round differently: a token is equal if its logit is within 0.1% of the largest.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROPE = {"rope_base": 10000.0}
 
 
 class Model:
-    """Weights, and one pass over packed rows; `attend` is what differs between the two users."""
+    """Weights, and one pass over packed rows; `attend` differs between its two users."""
 
     def __init__(self, random):
         def weights(*shape):
@@ -44,7 +44,7 @@ class Model:
         ]
 
     def logits(self, tokens, attend):
-        """Of packed tokens [rows]; attend(layer, q, k, v) takes and gives [rows, heads, D]."""
+        """Runs packed tokens [rows]; attend(layer, q, k, v) takes and returns [rows, heads, D]."""
         x = self.embedding[tokens]
         for n, layer in enumerate(self.layers):
             normed = x / np.sqrt((x**2).mean(axis=1, keepdims=True))
@@ -58,7 +58,7 @@ class Model:
 
 
 class Arrays:
-    """What attention takes and gives, in place of NumPy arrays of float32: float16 on a device."""
+    """Converts between NumPy's float32 and the arrays of attention: float16 on a device."""
 
     def __init__(self, device):
         self.device = device
@@ -80,7 +80,7 @@ class Request:
         self.tokens = list(prompt)
         self.prompt = len(prompt)
         self.end = len(prompt) + wanted
-        self.sequence = None  # of the cache
+        self.sequence = None  # in the cache
         self.cached = 0
 
 
@@ -103,7 +103,7 @@ class Server:
         self.forward([(self.root, prefix)])
 
     def forward(self, work):
-        """One pass over some tokens of some sequences; the logits of each one's last token."""
+        """Runs one pass over some sequences' tokens; returns the logits of each one's last one."""
         counts = [len(tokens) for _, tokens in work]
         step = self.cache.extend([one for one, _ in work], counts)
 
@@ -123,7 +123,7 @@ class Server:
             self.running.append(request)
 
     def step(self):
-        """Where pages run out, the request that came last starts again later."""
+        """If pages run out, the newest request starts again later."""
         self.admit()
         while self.running:
             work = [
@@ -147,7 +147,7 @@ class Server:
         for one, (_, tokens), row in zip(list(self.running), work, logits, strict=True):
             one.cached += len(tokens)
             if one.cached < len(one.tokens):
-                continue  # more of its prompt is to come
+                continue  # its prompt is not complete yet
             one.tokens.append(int(row.argmax()))
             self.tokens += 1
             if len(one.tokens) == one.end:
@@ -158,7 +158,7 @@ class Server:
 
 
 def from_scratch(model, arrays, tokens):
-    """The logits after each token, over the whole text at once: no cache, and RoPE in NumPy."""
+    """Returns the logits after each token of the whole text: no cache, and RoPE in NumPy."""
     angle = np.arange(len(tokens))[:, None] * ROPE["rope_base"] ** (
         -2 * np.arange(HEAD_DIM // 2) / HEAD_DIM
     )

@@ -1,11 +1,11 @@
-"""A small GPT, trained from scratch on text that this file makes: with FlashCore, and with sdpa.
+"""Trains a small GPT from scratch on generated text: with FlashCore, and with sdpa.
 
     python examples/train_gpt.py                 # both, one after the other
     python examples/train_gpt.py --steps 20      # a short run
 
 The text is lines like "tom has 3 plums and 4 pears, so tom has 7 fruits."; a token is a character.
-Each run is a process of its own, with the same model, data and order of batches; only the attention
-differs. Prints losses, time and memory beside each other. Needs PyTorch.
+Each run is a separate process, with the same model, data and order of batches; only the attention
+differs. Prints losses, time and memory side by side. Needs PyTorch.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ATTENTION = {
 
 
 def make_text(characters: int, generator: torch.Generator) -> torch.Tensor:
-    """Lines as numbers of characters."""
+    """Generates lines, as character indices."""
     lines: list[str] = []
     length = 0
     while length < characters:
@@ -78,7 +78,7 @@ class Gpt(nn.Module):
 
 
 def peak_memory(device: str) -> int:
-    """Bytes: of the GPU's tensors, or of the whole process."""
+    """Returns memory in bytes: of the GPU's tensors, or of the whole process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -67,7 +67,7 @@ int main(void) {
   check(flashcore_plan_create(&problem, NULL, &forward));
   check(flashcore_backward_plan_create(&problem, &gradients, NULL, &backward));
 
-  /* The target is what another Q, K and V would give, so it can be reached. */
+  /* The target is the output for another Q, K and V, so it can be reached. */
   check(flashcore_arguments_init(&arguments, sizeof arguments));
   arguments.q = q;
   arguments.k = k;

@@ -2,8 +2,8 @@
 // K and V so that O becomes a given target, with dropout. Each step runs the forward pass, takes the
 // gradient of the loss |O - target|^2 / 2, which is O - target, and runs the backward pass.
 //
-// The seed and the offset of dropout lie in memory that both passes read: the same mask in both,
-// another one in each step. On a GPU the memory is the device's, and a captured step can be replayed.
+// The dropout seed and offset are in memory that both passes read: both use the same mask, and each
+// step another one. On a GPU the memory is the device's, and a captured step can be replayed.
 //
 //   c++ -std=c++20 training_step.cpp $(pkg-config --cflags --libs flashcore) -o training_step
 #include <cstdint>
@@ -77,7 +77,7 @@ int main() {
   arguments.dk = dk.data();
   arguments.dv = dv.data();
 
-  // The target is what another Q, K and V would give, so it can nearly be reached.
+  // The target is the output for another Q, K and V, so it can nearly be reached.
   if (const Status status = forward->run(arguments.forward); !status.ok()) return fail(status);
   q = normal(kCount, 4);
   k = normal(kCountKv, 5);

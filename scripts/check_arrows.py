@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Holds the includes of src/, bench/, evolve/ and cli/ to the arrows between rooms: dependencies point down only.
+"""Checks the includes of src/, bench/, evolve/ and cli/ against the arrows between rooms: dependencies point down.
 
 usage: check_arrows.py [ROOT]    prints each include that no arrow allows; default: this repository
 
-A room is a folder and what lies below it; a file is in the first that fits it. `*` stands for one folder:
-each that it matches is a room of its own, so that a kernel includes no other kernel. Programs, the files
-that lie in bench/ itself, stand above all rooms.
+A room is a folder and everything below it; a file belongs to the first room that matches. `*`
+stands for one folder, and every match is a room of its own, so that a kernel includes no other
+kernel. Programs, the files directly in bench/, may include all rooms.
 """
 import pathlib
 import re
 import sys
 
-# Room: the rooms it may include, besides itself. "include" is include/flashcore, the public headers.
+# Room: the rooms that it may include, besides itself. "include" is include/flashcore, the public headers.
 ARROWS = {
     "problem": "include",
     "kernel": "include problem",
@@ -22,7 +22,7 @@ ARROWS = {
     "cuda/host": "include problem kernel cuda/attention",
     "cuda/launch": "include problem kernel cuda/host",
     "cuda/ladder": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host",
-    # What the kernels of one architecture share.
+    # Code that the kernels of one architecture share.
     "cuda/*/common": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host cuda/launch",
     # The kernels.
     "cuda/*/*": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host cuda/launch cuda/*/common",
@@ -30,19 +30,19 @@ ARROWS = {
     "plan": "include problem kernel cpu cuda/ladder cuda/*/* tuning",
     "api": "include problem",
 }
-# The folders of bench/, each on those before it, and what else one needs of src/.
+# The folders of bench/, each with access to the ones before it, and the additional rooms of src/ it needs.
 BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cases": "cpu", "evidence": "",
          "device": "plan", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
          "report": "", "tune": "kernel plan tuning"}
 for number, (folder, more) in enumerate(BENCH.items()):
     ARROWS[f"bench/{folder}"] = " ".join(
         ["include problem", more, *(f"bench/{lower}" for lower in list(BENCH)[:number])])
-# The folders of evolve/, each on those before it and on the engine.
+# The folders of evolve/, each with access to the ones before it and to the engine.
 EVOLVE = ["runner", "task", "store", "propose", "evaluate", "loop", "show"]
 for number, folder in enumerate(EVOLVE):
     ENGINE = [] if folder == "runner" else ["include problem", *(f"bench/{one}" for one in BENCH)]
     ARROWS[f"evolve/{folder}"] = " ".join([*ENGINE, *(f"evolve/{lower}" for lower in EVOLVE[:number])])
-# The command: subcommands and nothing else. The rungs are a list of names and texts.
+# The command: only subcommands. It may read the list of rungs, with names and texts.
 ARROWS["cli"] = " ".join(["include problem cuda/ladder", *(f"bench/{folder}" for folder in BENCH),
                           *(f"evolve/{folder}" for folder in EVOLVE)])
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
@@ -50,7 +50,7 @@ SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".in"}
 
 
 def room_of(path: str) -> tuple[str, str] | None:
-    """The room's name in ARROWS and its folder, of a path as it is included."""
+    """Returns the room's name in ARROWS and its folder, for a path as it is included."""
     for room in ARROWS:
         found = re.match(room.replace("*", "[^/]+") + "(?=/)", path)
         if found:
@@ -59,20 +59,20 @@ def room_of(path: str) -> tuple[str, str] | None:
 
 
 def complaint(path: str, included: str, is_public: bool) -> str | None:
-    """Why a file may not include another, or None. Paths are as they are included."""
+    """Returns why a file may not include another, or None. Paths are as they are included."""
     own = room_of(path)
     file = path if path.startswith(("bench/", "evolve/", "cli/")) else f"src/{path}"
     if own is None:
         return f"{file}: is in no room of scripts/check_arrows.py"
     if "/" not in included:
-        return None  # made by the build for its own folder
+        return None  # generated for its own folder
     other = ("include", "include") if is_public else room_of(included)
     if other is None:
         return f"{file}: includes {included}, which is in no room"
     if own[1] == other[1]:
         return None
     is_allowed = other[0] in ARROWS[own[0]].split()
-    if is_allowed and other[0] == "cuda/*/common":  # that of its own architecture
+    if is_allowed and other[0] == "cuda/*/common":  # only its own architecture's
         is_allowed = own[1].rpartition("/")[0] == other[1].rpartition("/")[0]
     if is_allowed:
         return None
@@ -80,7 +80,7 @@ def complaint(path: str, included: str, is_public: bool) -> str | None:
 
 
 def files_of(root: pathlib.Path):
-    """Every file of a room, and its path as it is included."""
+    """Yields every file of a room, and its path as it is included."""
     for tree in ("src", "bench", "evolve", "cli"):
         for file in sorted((root / tree).rglob("*")):
             is_in_room = tree == "cli" or file.parent != root / tree

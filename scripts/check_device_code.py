@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the sources below src/cuda to what keeps kernel bodies portable: they compile as plain C++ over other
-versions of src/cuda/ptx and of the launch functions.
+"""Checks the sources below src/cuda for rules that keep kernel bodies portable: they also compile
+as plain C++ with other versions of src/cuda/ptx and of the launch functions.
 
 usage: check_device_code.py [ROOT]    prints each line that breaks a rule; default: this repository
 """
@@ -9,7 +9,7 @@ import re
 import sys
 
 PTX, LAUNCH = "src/cuda/ptx/", ("src/cuda/launch/start.cpp", "src/cuda/host/launch_kernel.hpp")
-# What, where it may stand, and what to take elsewhere.
+# Pattern, where it is allowed, and what to use elsewhere.
 RULES = [
     (re.compile(r"\b(?:asm|__asm__)\b"), PTX, "a wrapper of ptx/, or pin and opaque of ptx/pin.cuh"),
     (re.compile(r"\b__(?:builtin|nvvm)_\w+|\b__isGlobal\b|\b__cvta_\w+"), PTX, "a wrapper of ptx/"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs a build into an empty prefix, moves that, and builds and runs programs outside the tree
+# Installs a build into an empty prefix, moves it, and builds and runs programs outside of the tree
 # against it: in C with pkg-config, in C++ with find_package, each static and shared, and the
-# examples of docs/cpp.md, docs/c.md and examples/. Checks what the shared library exports and needs.
+# examples of docs/cpp.md, docs/c.md and examples/. Checks the shared library's exports and dependencies.
 #
 # usage: check_install.sh [BUILD_DIRECTORY]    default build
 set -euo pipefail
@@ -18,7 +18,7 @@ prefix="$work/moved prefix"
 pc_file=$(find "$prefix" -name flashcore.pc)
 library_dir=$(dirname "$(dirname "$pc_file")")
 export PKG_CONFIG_PATH=${pc_file%/*}
-# pkg-config gives paths with spaces as the shell wants them, for eval.
+# pkg-config quotes paths with spaces for the shell, so they need eval.
 flags=$(pkg-config --cflags --libs flashcore)
 static_flags=$(pkg-config --cflags --libs --static flashcore | sed 's/-lflashcore/-l:libflashcore.a/')
 warnings='-Wall -Wextra -Wpedantic -Wc++-compat -Werror'
@@ -63,7 +63,7 @@ if ((${#others[@]} > 0)); then
 fi
 say "$(basename "$shared"): $(nm -D --defined-only "$shared" | wc -l) symbols"
 
-# What is installed needs the runtimes of the language and of threads, nothing else.
+# Installed binaries may need only the runtimes of the language and of threads.
 for binary in "$shared" "$prefix/bin/flashcore"; do
   mapfile -t others < <(objdump -p "$binary" | awk '$1 == "NEEDED" {print $2}' |
     grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libgomp|libpthread|libdl|librt|ld-linux.*)\.so' ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints "NAME: N passed, M failed, K skipped" of a file that pytest's --junitxml wrote; fails where a test did.
+"""Prints "NAME: N passed, M failed, K skipped" from a file of pytest's --junitxml; fails if a test failed.
 
 usage: count_pytest.py NAME FILE
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Counts what a run of CTest ran: the cases of GoogleTest programs by their XML files, and every other test as one.
+"""Counts the tests of a CTest run: the cases of GoogleTest programs from their XML files, and other tests as one each.
 
-    count_tests.py JUNIT RESULTS    the file of ctest --output-junit, and the folder with a NAME.xml for each program
+    count_tests.py JUNIT RESULTS    the file of ctest --output-junit, and the folder with a NAME.xml per program
 
-Prints a line for each failure, the slowest tests, and at the end "N passed, N failed, N skipped". A program that
-failed although its file names no failed case, or that left no file, counts as one failure.
+Prints a line per failure, the slowest tests, and at the end "N passed, N failed, N skipped". A
+program that failed without a failed case in its file, or that left no file, counts as one failure.
 """
 import dataclasses
 import pathlib
@@ -22,7 +22,7 @@ class Test:
 
 
 def outcome_of(case: ElementTree.Element) -> str:
-    """Of a <testcase>, as CTest and GoogleTest write it."""
+    """Returns the outcome of a <testcase>, as CTest and GoogleTest write it."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
     if case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):

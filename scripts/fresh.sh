@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The README's two commands on a minimal Debian 12, so that what they need is in the lists of packages and nowhere
-# else. The system is made once, in the cache folder, and each run works on a copy of it. Objects come from this
-# user's ccache.
+# Runs the README's two commands on a minimal Debian 12, to prove that the lists of packages are
+# complete. The system is created once, in the cache folder, and each run works on a copy of it.
+# Objects come from this user's ccache.
 #
 # usage: fresh.sh
 #
-# The last line is "fresh: N passed, M failed, K skipped". Exits with 77 where a system of its own is not allowed.
+# The last line is "fresh: N passed, M failed, K skipped". Exits with 77 if a separate system is not allowed.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -22,7 +22,7 @@ if [[ ! -f $cache/base/made ]]; then
   mkdir -p "$cache"
   quietly debootstrap --variant=minbase bookworm "$cache/base" "$mirror" ||
     { say "Not run: debootstrap could not make a system."; exit 77; }
-  # How this machine reaches its packages.
+  # This machine's configuration for reaching its packages.
   cp -rL /etc/apt/sources.list* /etc/apt/apt.conf.d "$cache/base/etc/apt/"
   cp -rL /usr/share/keyrings "$cache/base/usr/share/"
   cp -rL /etc/ssl/certs "$cache/base/etc/ssl/"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs every fuzzer of a build for a bounded time, as many at once as there are cores. What was
-# found to be interesting is kept in the build; an input that fails is printed, and kept there too.
+# Runs every fuzzer of a build for a limited time, as many in parallel as there are cores.
+# Interesting inputs are kept in the build; a failing input is printed, and kept there, too.
 #
-# usage: fuzz.sh BUILD_DIRECTORY [SECONDS]    seconds for each fuzzer, default 30
+# usage: fuzz.sh BUILD_DIRECTORY [SECONDS]    seconds per fuzzer, default 30
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What a decode kernel owes before it may be chosen by itself, on a machine with a GPU: device tests, gates, sanitizers,
-# and its times. The build has to be there: cmake --build build.
+# The checks that a decode kernel must pass before it is chosen automatically, on a machine with a
+# GPU: device tests, gates, sanitizers, and times. Needs a finished build: cmake --build build.
 #
 # usage: scripts/gate_decode.sh KERNEL [OUT]    decode_sm80 or decode_sm90; evidence and logs go to OUT,
-#                                               build/gate_KERNEL if it is not given
+#                                               default: build/gate_KERNEL
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kernel=$1
@@ -12,16 +12,16 @@ mkdir -p "$out"
 flashcore=build/bin/flashcore
 verify=("$flashcore" verify --device cuda --kernel "$kernel")
 
-# One captured graph for all lengths, bits, page indices.
+# One captured graph for all lengths; equal bits; page indices.
 build/tests/cuda/device/device_test --gtest_filter="*Decode*" | tee "$out/device.txt"
 
-# The gate table, hard scores, random problems; with caches: 10,000. Twice each, the same bits.
+# The gate table, hard scores, random problems; with caches: 10,000. Each runs twice and must repeat its bits.
 "${verify[@]}" --random 2000 --random-seed 190000000 --out "$out/verify.json"
 "${verify[@]}" --shapes none --paged --narrow --random 10000 --random-seed 191000000 --out "$out/verify-paged.json"
 "${verify[@]}" --shapes none --paged --narrow --random 500 --random-seed 192000000 --largest-seqlen 2000 \
   --largest-head-dim 128 --out "$out/verify-paged-long.json"
 if [[ $kernel == decode_sm80 ]]; then
-  # Wide rows and MLA. One problem of five has a tree mask.
+  # Wide rows and MLA. One problem in five has a tree mask.
   "${verify[@]}" --shapes none --paged --narrow --random 5000 --random-seed 195000000 --largest-head-dim 256 \
     --out "$out/verify-wide.json"
   "${verify[@]}" --shapes none --paged --narrow --random 2000 --random-seed 198000000 --largest-head-dim 576 \

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Formatting, shellcheck, the arrows between rooms, what device code may say, words, and clang-tidy. The verdicts of
-# the tools depend on their version, so it is fixed.
+# Formatting, shellcheck, the arrows between rooms, rules of device code, words, and clang-tidy. The tools'
+# versions are fixed, because their findings depend on it.
 #
-# usage: lint.sh [--changed] BUILD_DIRECTORY    a configured one, with the commands of each file by itself and the
-#                                               generated headers; --changed: clang-tidy only where a change reaches
+# usage: lint.sh [--changed] BUILD_DIRECTORY    a configured one, with a compile command per file and the
+#                                               generated headers; --changed: clang-tidy only for files affected
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The Python package: builds the wheel (CPU only; the CUDA kernels are the release build's business),
-# installs it into an environment of its own, and runs the linters and python/tests there.
+# The Python package: builds the wheel (CPU only; CUDA kernels belong to the release build),
+# installs it into a separate environment, and runs the linters and python/tests there.
 #
 # usage: python.sh [DIRECTORY]    default build-python
 #
-# The last line is "python: N passed, M failed, K skipped". Tests of PyTorch and transformers are skipped: they are
-# torch.sh's.
+# The last line is "python: N passed, M failed, K skipped". Tests of PyTorch and transformers are
+# skipped: torch.sh runs them.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -17,7 +17,7 @@ python=$environment/bin/python
 
 requirements=(python/requirements-test.txt)
 
-# Nothing is fetched when these have not changed.
+# Downloads nothing if these have not changed.
 wanted=$(cat "${requirements[@]}")
 if [[ ! -f $directory/installed || $(<"$directory/installed") != "$wanted" ]]; then
   rm -rf "$environment" "$directory/installed"
@@ -28,7 +28,7 @@ if [[ ! -f $directory/installed || $(<"$directory/installed") != "$wanted" ]]; t
 fi
 
 say "Building the wheel"
-# Its build folder lies as deep as that of the release build, so that ccache knows the files.
+# Its build folder is as deep as the release build's, so that ccache recognises the files.
 rm -rf "$directory/wheel"
 PATH=$environment/bin:$PATH quietly "$python" -m pip wheel --disable-pip-version-check . --no-deps \
   --no-build-isolation --wheel-dir "$directory/wheel" --config-settings=build-dir="$directory-cmake" \
@@ -52,7 +52,7 @@ check "$environment/bin/ruff" check --quiet "${sources[@]}"
 check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"
 
-# The wheel holds the package, its licence and the library, which needs the C library alone.
+# The wheel contains the package, its licence and the library, which needs only the C library.
 wheel_is_sound() {
   local names needed
   names=$(unzip_names "${wheel[0]}") || return
@@ -74,7 +74,7 @@ unzip_names() {
 }
 check wheel_is_sound
 
-# Whether the source distribution is complete: its build can be planned to the end.
+# Succeeds if the source distribution is complete, so that its build can be configured.
 sdist_is_complete() {
   rm -rf "$directory/sdist"
   quietly "$python" -m build --sdist --no-isolation --outdir "$directory/sdist" . &&
@@ -85,7 +85,7 @@ sdist_is_complete() {
 }
 check sdist_is_complete
 
-# From another folder, and without the source on the path: what is tested is what is installed.
+# From another folder, without the source on the path: tests the installed package.
 junit=$directory/junit.xml
 rm -f "$junit"
 (cd "$directory" && env -u PYTHONPATH -u FLASHCORE_LIBRARY "$python" -P -m pytest --quiet \

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# The Rust crates, with both compilers of the distribution: its own, and the newest that it carries
-# (rustc-web on Debian 12, which cannot be installed beside the other and is unpacked instead).
+# The Rust crates, with both compilers of the distribution: its default one, and the newest that it
+# has (rustc-web on Debian 12, which cannot be installed at the same time and is unpacked instead).
 # Builds and installs the library (CPU only), runs formatter, linter, tests and examples, packs the
-# crates, and builds a program outside the tree with them, against the installed library and from the
-# sources inside.
+# crates, and builds a program outside of the tree with them, against the installed library and from
+# the packed sources.
 #
 # usage: rust.sh [DIRECTORY]    default build-rust
 #
-# The last line is "rust: N passed, M failed". No registry of crates is asked for anything.
+# The last line is "rust: N passed, M failed". Uses no crate registry.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 mkdir -p "${1:-build-rust}"
 directory=$(cd "${1:-build-rust}" && pwd)
-# The versions whose every warning is an error; others may warn of more.
+# With these versions every warning is an error; others may have more warnings.
 strict_versions='^clippy 0\.1\.(63|96)( |$)'
 
-# Of the distribution, not of rustup; and without the settings and the caches of a user.
+# The distribution's tools, not rustup's; without the user's settings and caches.
 export PATH=/usr/bin:$PATH CARGO_HOME=$directory/cargo-home CARGO_NET_OFFLINE=true
 unset RUSTC RUSTFLAGS RUSTUP_TOOLCHAIN FLASHCORE_DIR FLASHCORE_LINK FLASHCORE_NO_PKG_CONFIG
 unset FLASHCORE_KERNEL FLASHCORE_CMAKE_ARGS CARGO_TARGET_DIR CARGO_BUILD_TARGET PKG_CONFIG_LIBDIR
@@ -35,7 +35,7 @@ check_aloud() {
   fi
 }
 
-# run_tests COMMAND...: `cargo test`; counts the tests, and a failure of the command.
+# run_tests COMMAND...: runs `cargo test`; counts the tests, and a failure of the command.
 run_tests() {
   local log status=0 good bad
   log=$(mktemp)
@@ -53,12 +53,12 @@ run_tests() {
   rm -f "$log"
 }
 
-# The newest toolchain, unpacked to $directory/newest; nothing is fetched when it is there.
+# The newest toolchain, unpacked to $directory/newest; downloads nothing if it is already there.
 newest_packages=(rustc-web cargo-web rust-web-clippy libstd-rust-web-dev)
 unpack_newest() {
   local newest=$directory/newest wanted package
   command -v apt-get >/dev/null || return 1
-  # What apt would install for them, dependencies included: "Inst NAME (VERSION ..."
+  # The packages that apt would install, including dependencies: "Inst NAME (VERSION ..."
   mapfile -t wanted < <(apt-get -s --no-install-recommends install "${newest_packages[@]}" \
     2>/dev/null | sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p')
   if [[ -f $newest/installed ]]; then
@@ -81,7 +81,7 @@ newest() {
 # -------------------------------------------------------------------------------------------------
 
 say "Building and installing the library"
-# As deep as the release build, so that ccache knows the files.
+# This folder is as deep as the release build's, so that ccache recognises the files.
 library=$directory-cmake
 configure "$library" -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_LIBRARY_ONLY=ON -DFLASHCORE_TESTS=OFF \
   -DFLASHCORE_CUDA=OFF
@@ -92,7 +92,7 @@ quietly cmake --install "$library" --prefix "$prefix"
 pc_file=$(find "$prefix" -name flashcore.pc)
 export PKG_CONFIG_PATH=${pc_file%/*}
 
-# with_toolchain NAME PREFIX...: what both compilers do; PREFIX goes before each command.
+# with_toolchain NAME PREFIX...: the steps for both compilers; PREFIX precedes each command.
 with_toolchain() {
   local name=$1 strict=()
   shift
@@ -128,14 +128,14 @@ minor=0
 if [[ -f $directory/newest/installed ]]; then
   minor=$(newest cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p')
 fi
-if ((minor >= 90)); then # before, the crates that depend on each other could not be packed at once
+if ((minor >= 90)); then # older versions cannot pack crates that depend on each other
   # Packs both as for a registry, unpacks and builds them.
-  rm -rf "$CARGO_HOME/registry" "$directory/rust-packed" # Cargo takes a version for what it was
+  rm -rf "$CARGO_HOME/registry" "$directory/rust-packed" # otherwise Cargo reuses the version that it knows
   check newest cargo package --workspace --allow-dirty \
     --manifest-path "$directory/package/crates/Cargo.toml" --target-dir "$directory/rust-packed"
 fi
 
-# The program outside of the tree, and those of the pages, with the packed crates.
+# Builds the program outside of the tree, and the pages' programs, with the packed crates.
 consumer=$directory/consumer
 rm -rf "$consumer"
 cp -r tests/consumers/rust "$consumer"
@@ -169,7 +169,7 @@ consumer_says() {
 
 say "A program outside the tree, against the installed library"
 in_consumer() { (cd "$consumer" && "$@"); }
-# From nothing; the time that counts is the processors', whatever else runs here.
+# A build from scratch; counts CPU time, which other work here does not change.
 installed_build() {
   local TIMEFORMAT='%U %S' user system
   rm -rf "$consumer/target"
@@ -197,7 +197,7 @@ LD_LIBRARY_PATH=$(dirname "$(dirname "$pc_file")") check_aloud \
   consumer_says FLASHCORE_DIR "$consumer/target/debug/consumer"
 
 say "... and without one that fits"
-# refused WANTED...: the build fails, and says each of these.
+# refused WANTED...: the build must fail, with each of these messages.
 refused() {
   local said status=0 wanted
   said=$(in_consumer cargo build --bin consumer 2>&1) || status=$?

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The Rust crate's tests over a library built with the address and undefined-behaviour sanitizers.
-# They show that safe code stays inside of its slices: tests/hostile.rs passes buffers that end where
-# their views end, and the sanitizer watches Rust's memory too.
+# Runs the Rust crate's tests over a library built with the address and undefined-behaviour
+# sanitizers. They show that safe code stays within its slices: tests/hostile.rs passes buffers that
+# end where their views end, and the sanitizer checks Rust's memory, too.
 #
 # usage: rust_address.sh BUILD_DIRECTORY    built with -DFLASHCORE_SANITIZE=address,undefined
 set -euo pipefail
@@ -13,16 +13,16 @@ mkdir -p "$directory"
 
 rm -rf "$directory/prefix"
 quietly cmake --install "$1" --prefix "$directory/prefix"
-# Of the distribution, not of rustup; and without the settings and the caches of a user.
+# The distribution's tools, not rustup's; without the user's settings and caches.
 export PATH=/usr/bin:$PATH CARGO_HOME=$directory/cargo-home CARGO_NET_OFFLINE=true
 unset RUSTC RUSTUP_TOOLCHAIN FLASHCORE_LINK CARGO_TARGET_DIR CARGO_BUILD_TARGET FLASHCORE_KERNEL
 export FLASHCORE_NO_PKG_CONFIG=1 FLASHCORE_DIR=$directory/prefix
-# With a target named, these are not for build scripts. rustc leaves out what -fsanitize would add.
+# With an explicit target, RUSTFLAGS do not apply to build scripts. rustc does not link what -fsanitize adds.
 target=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTFLAGS="-C linker=g++ -C link-arg=-lasan -C link-arg=-lubsan"
 runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_RUNNER
 export "$runner=env LD_PRELOAD=$(g++ -print-file-name=libasan.so)"
-# One test wants more memory than there is, and to be told so.
+# One test requests more memory than there is, and must get an error.
 export ASAN_OPTIONS=allocator_may_return_null=1
 quietly cargo test --manifest-path rust/Cargo.toml --package flashcore --tests \
   --target "$target" --target-dir "$directory/target"

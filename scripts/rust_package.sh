@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The Rust crates as they are published: copies rust/ to a folder, adds what lies elsewhere in the
+# The Rust crates in their published form: copies rust/ to a folder, adds files from elsewhere in the
 # repository (the C++ sources as flashcore-sys/vendor, the licence), and has Cargo pack both crates.
 #
 # usage: rust_package.sh [DIRECTORY]    default build-rust/package
 #
-# DIRECTORY/crates is a workspace that `cargo publish` takes; DIRECTORY/registry has the packed
-# crates, unpacked again, as Cargo wants a source of crates without network. CARGO names the program.
+# DIRECTORY/crates is a workspace for `cargo publish`; DIRECTORY/registry has the packed crates,
+# unpacked again, as a source of crates without network. CARGO names the program.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -14,7 +14,7 @@ mkdir -p "${1:-build-rust/package}"
 directory=$(cd "${1:-build-rust/package}" && pwd)
 cargo=${CARGO:-cargo}
 
-# What a build of the library reads, with CUDA and without.
+# The files that a build of the library reads, with and without CUDA.
 vendored=(CMakeLists.txt LICENSE cmake include src
           tools/compile_cuda.py tools/fingerprint.py tools/gpu_tables.py tools/ptxas_report.py)
 
@@ -37,8 +37,8 @@ cp -r --parents "${vendored[@]}" "$crates/flashcore-sys/vendor"
 find "$crates" -name __pycache__ -prune -exec rm -rf {} +
 for crate in flashcore-sys flashcore; do cp LICENSE "$crates/$crate"; done
 
-# `cargo package` of a crate asks the registry for the crates that it depends on, so without network
-# `flashcore` is packed as its list of files.
+# `cargo package` asks the registry for a crate's dependencies, so without network `flashcore` is
+# packed from its list of files.
 for crate in flashcore-sys flashcore; do
   unpacked=$directory/registry/$crate-$version
   mkdir -p "$unpacked"

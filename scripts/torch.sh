@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The tests of python/tests that want PyTorch and transformers, over the wheel that python.sh made. They come from
-# PyPI into an environment that is kept in the cache folder, about 6 GB, for PyPI's wheel of PyTorch brings the CUDA
-# libraries along.
+# The tests of python/tests that need PyTorch and transformers, with python.sh's wheel. The packages
+# come from PyPI into an environment in the cache folder, about 6 GB, because PyPI's wheel of
+# PyTorch includes the CUDA libraries.
 #
 # usage: torch.sh WHEEL_DIRECTORY [DIRECTORY]    default build-torch
 #
-# The last line is "torch: N passed, M failed, K skipped". Exits with 77 where the packages cannot be had.
+# The last line is "torch: N passed, M failed, K skipped". Exits with 77 if the packages are not available.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -30,7 +30,7 @@ if [[ ! -f $environment/installed ]]; then
   fi
   touch "$environment/installed"
 fi
-# What is tested is what is installed: the package lies in a folder of its own, before that of the environment.
+# Tests the installed package: it has its own folder, before the environment's in the path.
 rm -rf "$directory/package"
 quietly "$python" -m pip install --disable-pip-version-check --no-deps --target "$directory/package" "${wheels[0]}"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command as on a machine without the CUDA toolkit. In a mount namespace of its own an empty
-# folder is mounted over every toolkit, so that links into it dangle, and the variables that name
-# one are unset. Fails, and says why, where that is not allowed or does not hide it.
+# Runs a command as on a machine without the CUDA toolkit. In a new mount namespace an empty folder
+# is mounted over every toolkit, so that links into it dangle, and the variables that name one are
+# unset. Fails with a message if that is not allowed or does not hide it.
 #
 # usage: without_cuda.sh COMMAND [ARGUMENT...]
 set -euo pipefail
@@ -15,7 +15,7 @@ mapfile -t toolkits < <(
 mapfile -t programs < <(type -ap nvcc || true)
 for program in "${programs[@]}"; do
   program=$(readlink -f "$program")
-  # One of a toolkit goes with it; another, such as a script that starts it, by itself.
+  # A toolkit's own program is hidden with it; any other, such as a wrapper script, is hidden separately.
   [[ " ${toolkits[*]/%//bin/nvcc} " == *" $program "* ]] || toolkits+=("$program")
 done
 

@@ -1,4 +1,4 @@
-// How many random problems a test draws, and how many of a list it goes through.
+// The number of random problems that a test draws, and of list elements that it uses.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// Why a test is skipped that has to be large, and whose memory smaller ones touch, too.
+// Why a large test is skipped whose memory accesses smaller tests cover.
 inline constexpr const char* kTooLong = "takes minutes under a sanitizer";
 
-// A fifth of `count` under a sanitizer, where each takes much longer; at least two.
+// A fifth of `count` under a sanitizer, where each problem takes much longer; at least two.
 constexpr uint64_t problem_count(uint64_t count) {
   return kSanitized ? std::max<uint64_t>(2, count / 5) : count;
 }
 
-// Each fifth of `all` under a sanitizer, from the first on: for lists whose elements differ in
-// numbers, not in what memory they touch.
+// Every fifth element of `all` under a sanitizer, from the first on: for lists whose elements
+// differ in numbers, and not in the memory that they touch.
 template <class T>
 std::vector<T> problems_of(std::vector<T> all) {
   if constexpr (!kSanitized) return all;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What merge, append and quantize cost beside a copy of as many bytes, on a GPU.
+"""Times merge, append and quantize on a GPU, compared with a copy of the same number of bytes.
 
     call_times.py [OUT.json] [--build BUILD] [--rounds 3]
 
-Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Tensors are larger than a cache of
-the GPU, but for the step of decode. What a call writes must be what the CPU writes before it is timed,
-to the bit where no exponential or sine is in it. Bytes are what a call must read and write once. OUT.json is
-an evidence file (docs/evidence/schema.json), which tools/report.py makes a table of.
+Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Tensors are larger than
+the GPU's caches, except for the decode step. Before it is timed, a call's output is compared with the
+CPU's, bit for bit unless it contains an exponential or a sine. Bytes are what a call must read and write
+once. OUT.json is an evidence file (docs/evidence/schema.json), from which tools/report.py makes a table.
 """
 import argparse
 import os
@@ -24,7 +24,7 @@ PROTOCOL = {"graph_seconds": 5e-3, "warm_ups": 5, "samples": 9, "pause_seconds":
 
 
 def merged(torch, flashcore, device):
-    """32 heads of 16k rows, and both LSEs."""
+    """Merges 32 heads of 16k rows, and both LSEs."""
     shape = (1, 32, 16384, 128)
     torch.manual_seed(0)
     o = [torch.randn(shape, dtype=torch.bfloat16).to(device) for _ in range(2)]
@@ -35,7 +35,7 @@ def merged(torch, flashcore, device):
 
 
 def appended(torch, flashcore, device, batch, rows, page, fp8=False, rope=False):
-    """New rows of 8 heads behind 1024 that a cache has, in shuffled pages where `page` is not 0."""
+    """Appends new rows of 8 heads after 1024 in the cache, in shuffled pages unless `page` is 0."""
     heads, dim, before = 8, 128, 1024
     torch.manual_seed(0)
     new = [torch.randn((batch, heads, rows, dim), dtype=torch.bfloat16).to(device) for _ in range(2)]
@@ -59,7 +59,7 @@ def appended(torch, flashcore, device, batch, rows, page, fp8=False, rope=False)
 
 
 def quantized(torch, flashcore, device, **options):
-    """32 heads of 16k rows, to e4m3."""
+    """Quantises 32 heads of 16k rows to e4m3."""
     shape = (1, 32, 16384, 128)
     torch.manual_seed(0)
     x = torch.randn(shape, dtype=torch.bfloat16).to(device)
@@ -86,7 +86,7 @@ def cases():
 
 
 def tensors_of(torch, results):
-    """The bits of everything that a call wrote."""
+    """Returns the bits of a call's outputs."""
     for one in results:
         for part in ([one] if isinstance(one, torch.Tensor) else [x for x in one if x is not None]):
             yield part.contiguous().cpu()
@@ -99,7 +99,7 @@ def check(torch, flashcore, call, make, options, results) -> None:
     host_call()
     for one, other in zip(tensors_of(torch, results), tensors_of(torch, expected), strict=True):
         if make is merged or options.get("rope"):
-            # Exponentials and sines are not those of the host's library to the last bit.
+            # Exponentials and sines differ from the host library's in the last bits.
             same = torch.allclose(one.float(), other.float(), rtol=2**-7, atol=2**-7 if options else 1e-6)
         else:
             same = torch.equal(one.view(torch.uint8), other.view(torch.uint8))
@@ -114,7 +114,7 @@ def copy_of(torch, bytes_moved):
 
 
 def measure(torch, flashcore, timer, fingerprint_of, rounds):
-    """The evidence's rows, one after the other; fingerprint_of: of a call."""
+    """Yields the evidence's rows one by one; fingerprint_of: takes a call."""
     for call_name, kernel, case, make, options in cases():
         call, results, moved = make(torch, flashcore, "cuda", **options)
         check(torch, flashcore, call, make, options, results)
@@ -139,7 +139,7 @@ def document(frame: dict, rounds: int, rows: list[dict]) -> dict:
 
 def run(options) -> None:
     code, library = measured_build(options.build)
-    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times are of that machine code
+    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times belong to that machine code
     sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
     import evidence as python_evidence
     import flashcore
@@ -153,7 +153,7 @@ def run(options) -> None:
         rows.append(row)
         print(calls.line(row), flush=True)
         torch.cuda.empty_cache()
-        if options.out:  # after each row, so that a run that is cut short leaves what it has
+        if options.out:  # after each row, so that an interrupted run keeps its rows
             write(options.out, document(python_evidence.frame("calls", len(rows) == total), options.rounds, rows))
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds each kernel's folder to 4 MB of device code for one GPU architecture. Needs no GPU.
+"""Checks that each kernel's folder has at most 4 MB of device code per GPU architecture. Needs no GPU.
 
-    check_code_size.py BUILD              the table, then each folder that is over its budget
+    check_code_size.py BUILD              prints the table, then each folder that is over its budget
 
-Sizes are those of the device programs (ELF images) inside of the build's objects, with symbols and
-all: what the library carries. Which objects those are is in the build's cuda_objects.txt; a kept folder has others.
+Sizes are those of the device programs (ELF images) in the build's objects, including symbols: as the
+library contains them. The build's cuda_objects.txt lists its objects; a reused folder contains others, too.
 """
 import argparse
 import collections
@@ -20,7 +20,7 @@ OBJECTS = "cuda_objects.txt"  # written when the build is configured
 
 
 def sizes(build: pathlib.Path, kernels: list[Folder]) -> dict[tuple[str, str], int]:
-    """Bytes by kernel and target."""
+    """Returns bytes by kernel and target."""
     base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
     total: dict[tuple[str, str], int] = collections.defaultdict(int)
     for line in (build / OBJECTS).read_text(encoding="utf-8").splitlines():

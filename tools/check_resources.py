@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Holds every kernel to its budget of registers, spills, stack and shared memory, and sees that evidence
-can name it. Needs no GPU.
+"""Checks every kernel's budget of registers, spills, stack and shared memory, and that evidence can
+identify it. Needs no GPU.
 
-    check_resources.py BUILD              the table, then each kernel that is over its budget
-    check_resources.py BUILD --quiet      only those
+    check_resources.py BUILD              prints the table, then each kernel that is over its budget
+    check_resources.py BUILD --quiet      prints only these kernels
 
 Registers, spills, stack and static shared memory come from the ptxas reports that the build keeps
-beside the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches, which runs
-the launch code of every kernel against a runtime that only writes launches down. Budgets are data: kernel.json
-of each kernel's folder (kernel_folders.py). Every kernel must have a digest in BUILD/machine_code.json: a row
-of evidence that ran one without could not go stale.
+next to the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches,
+which runs the launch code of every kernel against a runtime that only records launches. Budgets are
+data: kernel.json in each kernel's folder (kernel_folders.py). Every kernel must have a digest in
+BUILD/machine_code.json: otherwise a row of evidence that ran it could never become stale.
 """
 import argparse
 import dataclasses
@@ -39,7 +39,7 @@ class Row:
 
 
 def read_reports(build: pathlib.Path) -> dict[str, str]:
-    """Reports by kernel file, of the objects that the build is made of; a kept folder has others too."""
+    """Returns reports by kernel file, for the build's objects; a reused folder contains others, too."""
     base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
     reports = {}
     for line in (build / OBJECTS).read_text(encoding="utf-8").splitlines():
@@ -55,7 +55,7 @@ def read_reports(build: pathlib.Path) -> dict[str, str]:
 
 
 def record_launches(build: pathlib.Path) -> dict[tuple[str, str], int]:
-    """Most dynamic shared bytes by (target digits, kernel)."""
+    """Returns the maximum of dynamic shared bytes by (target digits, kernel)."""
     done = subprocess.run([build / "bin/record_launches"], capture_output=True, text=True,
                           check=False)
     if done.returncode != 0:
@@ -81,7 +81,7 @@ def budget_of(folders: list[kernel_folders.Folder], row: Row) -> dict | None:
 
 
 def complaints(row: Row, budget: dict | None) -> list[str]:
-    """Sentences, each naming the kernel."""
+    """Returns the violations as sentences that name the kernel."""
     who = f"{row.file}: {short_name(row.kernel.name)} for {row.kernel.target}"
     if not row.kernel.complete:
         return [f"{who}: ptxas's report of it is not complete"]
@@ -100,7 +100,7 @@ def complaints(row: Row, budget: dict | None) -> list[str]:
 
 
 def without_digest(rows: list[Row], code: dict) -> list[str]:
-    """Sentences; `code`: what tools/machine_code.py wrote."""
+    """Returns kernels without a digest as sentences; `code`: the output of tools/machine_code.py."""
     return [f"{row.file}: {short_name(row.kernel.name)} for {row.kernel.target}: has no digest in machine_code.json"
             for row in rows
             if row.kernel.name not in code["functions"].get(row.kernel.target.rstrip("af"), {})]
@@ -122,10 +122,10 @@ def check(reports: dict[str, str], launches: dict[tuple[str, str], int],
 
 
 def short_name(mangled: str) -> str:
-    """The kernel's own name and its template's numbers, enough to find it."""
+    """Returns the kernel's own name and its template's numbers, enough to find it."""
     name = mangled
     for match in re.finditer(r"\d+", mangled):
-        # A length and that many characters; digits before the length can belong to a hash.
+        # A length and that many characters; digits before the length may belong to a hash.
         for begin in range(match.start(), match.end()):
             length = int(mangled[begin:match.end()])
             candidate = mangled[match.end():match.end() + length]

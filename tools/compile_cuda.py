@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a CUDA compilation, keeps ptxas's report beside the object, and fails on what it must not say.
+"""Runs a CUDA compilation, keeps ptxas's report next to the object, and fails on certain messages.
 
     compile_cuda.py [--lenient] OBJECT.ptxas.txt -- nvcc ... -o OBJECT ...
 
-Spills and the warnings of ptxas_report.ALARMS fail the compilation, naming the kernel; the object is
-removed, so that the next build tries again. With --lenient they are only shown.
+Spills and the warnings of ptxas_report.ALARMS fail the compilation, with the kernel's name; the
+object is removed, so that the next build tries again. With --lenient they are only shown.
 """
 import pathlib
 import subprocess
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     report_path, command = pathlib.Path(arguments[0]), arguments[2:]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", check=False)
-    quiet = ("ptxas info", "    ")  # the report itself; what else there is, is for people
+    quiet = ("ptxas info", "    ")  # the report itself; everything else is for people
     for line in done.stdout.splitlines():
         if done.returncode != 0 or not line.startswith(quiet):
             print(line, file=sys.stderr)

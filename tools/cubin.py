@@ -1,6 +1,6 @@
-"""Device programs (cubins) inside of object files: their sections, and what their kernels are.
+"""Reads device programs (cubins) in object files: their sections and kernels.
 
-    object file | .nv_fatbin: containers | one ELF file a target | .text.KERNEL, its attributes, ...
+    object file | .nv_fatbin: containers | one ELF file per target | .text.KERNEL, its attributes, ...
 """
 import collections
 import ctypes
@@ -24,16 +24,16 @@ SYMBOL = struct.Struct("<IBBHQQ")
 NO_BITS, RELOCATIONS, RELOCATIONS_WITH_ADDEND = 8, 9, 4
 SECTION_SYMBOL = 3
 
-# Attributes of .nv.info: a format, a number, and 2 bytes or as many as those say.
+# Attributes of .nv.info: a format, a number, and either 2 bytes or a length and that many bytes.
 LONG_VALUE = 4
 REGISTERS, ARGUMENT = 0x2F, 0x17
-# What decides how a function runs: limits of threads, its cluster, barriers, and its arguments.
+# Attributes that determine how a function runs: thread limits, cluster, barriers, and arguments.
 KEPT = {0x05: "most threads", 0x10: "threads", ARGUMENT: "argument", 0x3D: "cluster",
         0x3E: "any cluster", 0x4C: "barriers"}
 
 
 class Failure(Exception):
-    """A sentence for the person who ran this."""
+    """An error message for the user."""
 
 
 def fail(sentence: str):
@@ -60,7 +60,7 @@ class Symbol:
 
 
 class Elf:
-    """The sections and symbols of an ELF file."""
+    """Parses the sections and symbols of an ELF file."""
 
     def __init__(self, data: bytes):
         if data[:6] != ELF_MAGIC:
@@ -123,7 +123,7 @@ def unpacked(header: bytes, content: bytes) -> bytes:
 
 
 def device_programs(fatbin: bytes) -> list[tuple[int, bytes]]:
-    """Target (90) and ELF file of each device program in the containers of a .nv_fatbin section."""
+    """Returns the target (90) and ELF file of each device program in a .nv_fatbin section's containers."""
     found = []
     at = 0
     while at + FATBIN_HEADER.size <= len(fatbin):
@@ -148,7 +148,7 @@ def programs_of(object_file: bytes) -> list[tuple[int, bytes]]:
 
 
 def attributes(data: bytes) -> list[tuple[int, bytes]]:
-    """The attributes of a .nv.info section."""
+    """Returns the attributes of a .nv.info section."""
     found = []
     at = 0
     while at + 4 <= len(data):
@@ -182,12 +182,12 @@ class Cubin:
                 entries = [(offset, info, 0) for offset, info in struct.iter_unpack("<QQ", one.data)]
             else:
                 continue
-            # Kind and symbol are the halves of `info`.
+            # `info` holds the kind and the symbol in its halves.
             self.relocations[one.info] += [(offset, info & 0xFFFFFFFF, info >> 32, addend)
                                            for offset, info, addend in entries]
 
     def functions(self) -> dict[str, Function]:
-        """By mangled name: what is launched, whose arguments lie in a constant bank."""
+        """Returns functions by mangled name: launchable ones have their arguments in a constant bank."""
         found = {}
         for section in self.elf.sections:
             name = section.name.removeprefix(".text.")
@@ -204,7 +204,7 @@ class Cubin:
             elif section.name in (f".nv.shared.{name}", f".nv.local.{name}"):
                 lines.append(section.name.removesuffix(name) + str(section.size))
             elif re.fullmatch(r"\.nv\.constant\d+|\.nv\.global\.init", section.name):
-                lines.append(section.name + self.content(section, ()))  # of all functions
+                lines.append(section.name + self.content(section, ()))  # shared by all functions
         lines += sorted(f"{KEPT[number]} {value.hex()}" for number, value in self.info(name)
                         if number in KEPT)
         lines.append(f"registers {self.registers(name)}")
@@ -215,7 +215,7 @@ class Cubin:
         return attributes(section.data) if section else []
 
     def argument_bytes(self, name: str) -> tuple[int, ...]:
-        """In their order; a row is: -, number, offset, and the size in the top 14 bits."""
+        """Returns sizes in order; a row is: -, number, offset, and the size in the top 14 bits."""
         sizes = {}
         for number, value in self.info(name):
             if number == ARGUMENT:
@@ -233,7 +233,7 @@ class Cubin:
         return None
 
     def content(self, section: Section, open_sections: tuple[int, ...]) -> str:
-        """The bytes, and what the places that a linker fills in stand for, without names."""
+        """Digests a section's bytes, and what its relocations refer to, without names."""
         digest = hashlib.sha256(section.data + str(section.size).encode())
         for offset, kind, symbol, addend in sorted(self.relocations[section.index]):
             target = self.target(self.elf.symbols[symbol], (*open_sections, section.index))
@@ -242,7 +242,7 @@ class Cubin:
 
     def target(self, symbol: Symbol, open_sections: tuple[int, ...]) -> str:
         if not 0 < symbol.section < len(self.elf.sections):
-            return symbol.name  # of another program: its name is all there is
+            return symbol.name  # another program's symbol: only its name is known
         section = self.elf.sections[symbol.section]
         if section.index in open_sections:
             return f"{open_sections.index(section.index)} {symbol.value}"

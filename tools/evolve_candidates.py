@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Turns kernels of this library into candidates of `flashcore evolve`: one file each, with one kernel of the
-task's signature (docs/evolve.md). A rung's or a kernel's own files are the only source: its kernel becomes a
-device function, its host half is left out, and what it includes of src/ is put before it.
+"""Turns kernels of this library into candidates of `flashcore evolve`: one file each, with one kernel of
+the task's signature (docs/evolve.md). The files of the rung or kernel are the only source: its kernel
+becomes a device function, its host code is dropped, and the headers from src/ are inlined before it.
 
 usage: evolve_candidates.py FOLDER    writes FOLDER/ladder/*.cu, FOLDER/kernels/*.cu and FOLDER/ladder.jsonl,
                                       the rungs as proposals with their thoughts, in climbing order
 
-Not candidates are 00_unfused (three kernels), 13 and 14 (their inputs are fp8).
+00_unfused (three kernels), 13 and 14 (fp8 inputs) are not candidates.
 """
 import json
 import pathlib
@@ -35,8 +35,8 @@ RUNG_PARAMS = """\
 """
 TILES = "batch * heads_q * ceil_div(seqlen_q, %s)"
 
-# Of each entry of the ladder: its file, the kernel with its template arguments, the type or the bytes of its
-# shared memory, and the query rows of a block. More: what its file declares as parameters (text, replacement).
+# Per entry of the ladder: its file, the kernel with its template arguments, the type or the bytes of its
+# shared memory, and the query rows per block. Optionally: the declared parameters (text, replacement).
 RUNGS = {
     "01_scalar": ("01_scalar", "scalar_kernel", "Shared::bytes(HEAD_DIM)", "kBlockQ", {}),
     **{name: (name, f"{name[3:]}_kernel<HEAD_DIM>", "sizeof(Shared<HEAD_DIM>)", "kBlockQ", {})
@@ -59,7 +59,7 @@ RUNGS = {
     "15_wgmma_tma": ("15_wgmma_tma", "wgmma_tma_kernel<Config<HEAD_DIM>>", "sizeof(Config<HEAD_DIM>::Shared)",
                      "kBlockQ", {"CUtensorMap q, k, v;": "const CUtensorMap &q, &k, &v;"}),
 }
-# What may vary; the first value is today's.
+# The parameters; the first value is the current one.
 PARAMETERS = {"12_mma_sync": """\
 //@ param WARPS {4, 8, 2}
 //@ param BLOCK_KV {64, 128}
@@ -75,7 +75,7 @@ THROUGHPUT_PARAMETERS = """\
 //@ param BLOCKS_PER_SM {2, 1, 3}
 //@ param Q_IN_REGISTERS {true, false}
 """
-# What the kernel's host half gives it, computed by each block: it costs a block some divisions.
+# Values that the kernel's host code passes, computed by each block: costs some divisions per block.
 THROUGHPUT_BODY = """\
   __shared__ Params params;
   if (threadIdx.x + threadIdx.y == 0) {
@@ -117,7 +117,7 @@ THROUGHPUT_BODY = """\
 
 
 def expanded(text: str, seen: set[str]) -> str:
-    """The text with what it includes of src/ in place, each file once; nothing of the host halves."""
+    """Returns the text with includes from src/ inlined, each file once, and no host code."""
     def expand(match: re.Match) -> str:
         name = match[1]
         if name in seen or name.startswith("cuda/host/") or name.endswith(("rung_table.hpp", "launch.hpp")):
@@ -132,7 +132,7 @@ def expanded(text: str, seen: set[str]) -> str:
 
 
 def device_function(text: str, kernel: str) -> tuple[str, str]:
-    """The text with the kernel as a device function and nothing after it, and the kernel's launch bounds."""
+    """Returns the text with the kernel as a device function at its end, and the kernel's launch bounds."""
     name = kernel.split("<")[0]
     head = re.search(r"__global__ void __launch_bounds__\(((?:(?!__global__)[\s\S])*?)\)\n\s*" + name
                      + r"\(([^()]*)\) \{", text)
@@ -145,13 +145,13 @@ def device_function(text: str, kernel: str) -> tuple[str, str]:
 
 
 def literals(text: str) -> list[str]:
-    """The first three string literals, adjacent ones joined: a rung's name, what it adds, its prediction."""
+    """Returns the first three string literals, adjacent ones joined: a rung's name, addition and prediction."""
     found = re.findall(r'((?:"(?:[^"\\]|\\.)*"\s*)+)', text)[:3]
     return ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', one)).replace('\\"', '"') for one in found]
 
 
 def thoughts() -> dict[str, tuple[str, str]]:
-    """What each entry of the ladder adds and what was predicted of it."""
+    """Returns each ladder entry's addition and prediction."""
     result = {}
     for path in sorted(LADDER.glob("[0-9]*.cu")):
         for part in re.split(r"const Rung k", path.read_text())[1:]:
@@ -173,7 +173,7 @@ def rung(name: str, adds: str) -> str:
         own = own.replace(old, new)
     own, bounds = device_function(own, kernel)
     text = expanded(own, set()) + "}  // namespace\n}  // namespace flashcore::cuda::ladder\n"
-    # The bounds are of the kernel's template: by its arguments.
+    # The bounds depend on the kernel's template arguments.
     arguments = re.search(r"<(.*)>", kernel)
     for formal, actual in template_arguments(own, kernel.split("<")[0], arguments[1] if arguments else ""):
         bounds = re.sub(rf"\b{formal}\b", actual, bounds)
@@ -205,7 +205,7 @@ def rung(name: str, adds: str) -> str:
     kind = MAP if is_tma else POINTER
     pointers = dict.fromkeys("qkv", "nullptr") if is_tma else {"q": "q", "k": "k", "v": "v"}
     repaired = RUNG_PARAMS % pointers
-    if is_tma:  # its guard against NaN in V reads it by its address, which a map does not say
+    if is_tma:  # its guard against NaN in V needs V's address, which a map does not give
         text = text.replace("finish.repair_from = tiles.whole * kBlockKv;", "finish.repair_from = INT_MAX;")
     return (f"// {name}: {adds}.\n// Made of src/cuda/ladder/{file}.cu by tools/evolve_candidates.py.\n"
             + launch_lines(grid, "threads", maps) + PARAMETERS.get(name, "") + "#include <cuda.h>\n" + text
@@ -240,7 +240,7 @@ def template_arguments(text: str, name: str, actual: str) -> list[tuple[str, str
 
 
 def throughput() -> str:
-    """forward_sm80_throughput for head dimension 64 without features."""
+    """Returns forward_sm80_throughput for head dimension 64 without features."""
     config = (THROUGHPUT / "config.hpp").read_text()
     seen = {"cuda/forward_sm80/throughput/config.hpp"}
     row = re.search(r"Config\{\.head_dim_qk = 64,\n.*?\.q_in_registers = true\}", config, re.DOTALL)
@@ -250,7 +250,7 @@ def throughput() -> str:
         assert old in row[0], old
         config = config.replace(row[0], row[0].replace(old, new))
         row = re.search(r"Config\{\.head_dim_qk = 64,\n.*?\.q_in_registers = \w+\}", config, re.DOTALL)
-    limit = "c.smem_bytes() <= kSmallSharedMemory"  # here a block may have what Hopper gives
+    limit = "c.smem_bytes() <= kSmallSharedMemory"  # here a block may use what Hopper offers
     assert limit in config
     config = config.replace(limit, "c.smem_bytes() <= 227 * 1024")
     config = expanded(config, seen)
@@ -280,7 +280,7 @@ def main() -> int:
         if name not in RUNGS:
             continue
         source = rung(name, adds)
-        # A replay leaves the seed out, which a run has anyway.
+        # A replay skips the seed, which every run has anyway.
         first = {"operator": "seed"} if not proposals else {"version": 1}
         proposals.append({**first, "name": name, "source": source,
                           "thought": f"{adds[0].upper()}{adds[1:]}. Predicted: {prediction}."})

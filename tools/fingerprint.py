@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Fingerprints of kernels' sources, without what changes no behaviour.
+"""Hashes kernels' sources, ignoring changes that do not affect behaviour.
 
-Of each kernel one, over its files and all of ours that they include. Comments, white space,
-includes of our own files and the files' names are no part of it; of build files only their quoted
-strings are, which hold the compiler's options. Of a CUDA kernel the files are those of its folder
-(kernel.json) and what kernels of its architecture share. Measurements of CUDA kernels are known by
-their machine code instead: machine_code.py.
+One hash per kernel, over its files and all our files that they include. Comments, white space,
+includes of our own files and file names do not count; of build files only the quoted strings count,
+which hold the compiler's options. A CUDA kernel's files are its folder's (kernel.json) and those
+that the kernels of its architecture share. Measurements of CUDA kernels are identified by their
+machine code instead: machine_code.py.
 
     fingerprint.py --root .                     prints "cpu_simd source 0123456789abcdef" lines
-    fingerprint.py --root . --output FILE       writes those of CPU kernels as rows of a C++ table
+    fingerprint.py --root . --output FILE       writes the CPU kernels' as rows of a C++ table
     fingerprint.py --root . --all FILE          for tables of measurements: the kernels of all devices,
-                                                by their own code and device code alone
+                                                only from their own code and device code
 """
 import argparse
 import hashlib
@@ -32,7 +32,7 @@ TOKEN = re.compile(r"""
 
 def closure(sources: list[pathlib.Path], src: pathlib.Path,
             rooms: tuple[str, ...] = ("",)) -> list[pathlib.Path]:
-    """The files and everything below src/ that they include, or below these folders of it."""
+    """Returns the files and everything that they include from src/, or from these folders of it."""
     seen: set[pathlib.Path] = set()
     todo = list(sources)
     while todo:
@@ -46,14 +46,14 @@ def closure(sources: list[pathlib.Path], src: pathlib.Path,
 
 
 def meaning(path: pathlib.Path, src: pathlib.Path) -> str:
-    """C++ without comments, includes of ours, and the space between its tokens."""
+    """Returns C++ without comments, our own includes, and the space between its tokens."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".cmake":
         return "".join(re.findall(r'"[^"]*"', text))
     ours = re.compile(INCLUDE.pattern + r".*", re.MULTILINE)
     text = ours.sub(lambda found: "" if (src / found[1]).is_file() else found[0], text)
     parts: list[str] = []
-    between = False  # a word ended, and then came a space
+    between = False  # a word ended, followed by a space
     for token in TOKEN.finditer(text):
         if token.lastgroup in ("comment", "space"):
             between = True
@@ -80,19 +80,19 @@ def fingerprints(root: pathlib.Path, rooms: tuple[str, ...] = ("",)) -> dict[str
     return {name: fingerprint(files, src, rooms) for name, files in kernels.items() if files}
 
 
-# What a kernel's time depends on. The rooms below them say what is computed, and change more often.
+# The code that determines a kernel's time. The rooms below it define results, and change more often.
 CPU_ROOMS = ("cpu/",)
 CUDA_ROOMS = ("cuda/attention/", "cuda/tile/", "cuda/ptx/", "cuda/forward", "cuda/backward",
               "cuda/decode", "cuda/ladder/")
 
 
 def cuda_fingerprints(root: pathlib.Path) -> dict[str, str]:
-    """By the names in kernel.json: of all kernels of the folder, whatever their rows are called."""
+    """Returns hashes by the names in kernel.json: one per folder, for all of its rows."""
     src = (root / "src").resolve()
     found = {}
     for description in sorted((src / "cuda").rglob("kernel.json")):
         said = json.loads(description.read_text(encoding="utf-8"))
-        # "sources": of another kernel, whose files are compiled once more.
+        # "sources": another kernel's folder, whose files are compiled once more.
         own = (description.parent / said.get("sources", ".")).resolve()
         files = [path for folder in (own, own.parent / "common") for path in sorted(folder.rglob("*"))
                  if path.suffix in (".hpp", ".cpp", ".cu", ".cuh", ".in")]
@@ -101,7 +101,7 @@ def cuda_fingerprints(root: pathlib.Path) -> dict[str, str]:
 
 
 def write(path: pathlib.Path, text: str) -> None:
-    """Only where it changes something: what includes the file is not compiled again."""
+    """Writes only if the contents change: files that include it are then not recompiled."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")

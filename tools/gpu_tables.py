@@ -3,7 +3,7 @@
 
     gpu_tables.py --output FILE GPU/constants.json...
 
-A file that lacks a value, or has one that makes no sense, is an error that names it.
+A missing or invalid value is an error that names the file.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ CONSTANTS = ("begin_and_end_us", "step_us", "mask_us", "alone", "tail")
 
 
 class Wrong(Exception):
-    """What is wrong with a file."""
+    """An invalid file."""
 
 
 def number(where: str, values: dict, key: str) -> float:
@@ -32,7 +32,7 @@ def text(where: str, values: dict, key: str) -> str:
 
 
 def table(path: pathlib.Path) -> tuple[str, list[str]]:
-    """Of one GPU: the row of the table, and those of its tiles."""
+    """Returns one GPU's row of the table, and its tiles' rows."""
     document = json.loads(path.read_text(encoding="utf-8"))
     name = f"{path.parent.name}/{path.name}"
     try:

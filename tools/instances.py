@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Makes the files of compiled kernels, and the lists of them, from each kernel.json.
+"""Generates the source files of compiled kernels, and their lists, from each kernel.json.
 
-    instances.py groups FOLDER [--apart]        FOLDER/cuda/.../GROUP.cu of each group, and prints of each
-                                                "family file only except", with - for no target
+    instances.py groups FOLDER [--apart]        writes FOLDER/cuda/.../GROUP.cu for each group, and prints for
+                                                each "family file only except", with - for no target
     instances.py table FOLDER [--stubs] [--without FILE...]
-                                                FOLDER/cuda/launch/instances.cpp: the lists, without groups that
-                                                are not compiled; with stubs: without kernels (tests/cuda/stand_in)
+                                                writes FOLDER/cuda/launch/instances.cpp: the lists, without groups that
+                                                are not compiled; with --stubs: without kernels (tests/cuda/stand_in)
 
---apart: a file for each compiled kernel, but for those that are `together`.
+--apart: one file per compiled kernel, except for those that are `together`.
 
 "instances" of a kernel.json:
 
-    "header":    what defines the kernels, in the folder or from src
+    "header":    defines the kernels; in the folder or from src
     "namespace": below flashcore::cuda; by default the folder's
-    "shape":     launch::Shape's members, as C++; those of a row come on top
-    "list":      rows: "name", "kernel" and "group", as text in which {...} stands for what "over" lists; "header",
+    "shape":     launch::Shape's members, as C++; a row's own are added
+    "list":      rows: "name", "kernel" and "group", as text in which {...} stands for values of "over"; "header",
                  "shape"; "only" or "except": a target; "together": in one file for the simulator, too
 
-Of "type" in "over" (f16, bf16, f32, fp8), {element} is fp16, bf16, ... and {Element} the C++ type Fp16, Bf16, ...
+For "type" in "over" (f16, bf16, f32, fp8), {element} is fp16, bf16, ... and {Element} the C++ type Fp16, Bf16, ...
 """
 import argparse
 import dataclasses
@@ -27,7 +27,7 @@ import pathlib
 import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
-# launch::Shape's members, in its order.
+# launch::Shape's members, in order.
 SHAPE = dict.fromkeys(("threads", "shared_bytes", "blocks_per_sm", "cluster"), "unsigned int") | {"prefers_shared": "bool"}
 ROW = {"name", "kernel", "group", "over", "header", "shape", "only", "except", "together"}
 
@@ -40,18 +40,18 @@ class Instance:
     namespace: str
     header: str
     shape: dict
-    file: str  # of its group, below the generated folder
+    file: str  # its group's file, below the generated folder
     only: str
     without: str  # the target of "except"
     together: bool
 
     def maker(self):
-        """Its declaration, in its namespace."""
+        """Returns its declaration, for its namespace."""
         return f"launch::Instance make_{self.name}()"
 
 
 def elements(values):
-    """With what follows from a type."""
+    """Adds the values that follow from a type."""
     if "type" in values:
         bits = values["type"]
         name = {"f16": "fp16", "f32": "fp32"}.get(bits, bits)
@@ -60,7 +60,7 @@ def elements(values):
 
 
 def expand(path, source, family, described):
-    """The instances of a kernel.json."""
+    """Returns the instances of a kernel.json."""
     folder = path.parent.relative_to(source)
     namespace = described.get("namespace", "::".join(folder.parts[1:]))
     for row in described["list"]:
@@ -91,7 +91,7 @@ def expand(path, source, family, described):
 
 
 def read(source):
-    """All instances, by family."""
+    """Returns all instances, by family."""
     all_of = {}
     for path in sorted([*source.glob("cuda/*/kernel.json"), *source.glob("cuda/*/*/kernel.json")]):
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def read(source):
 
 
 def write(path, text):
-    """Only what changed, so that nothing is compiled for nothing."""
+    """Writes only if the contents change, so that nothing is recompiled needlessly."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")

@@ -1,13 +1,13 @@
-"""What the CUDA kernels' folders say about themselves: src/cuda/**/kernel.json.
+"""Reads the CUDA kernels' descriptions: src/cuda/**/kernel.json.
 
-    name           of the kernel, and of the family of its sources
-    targets        what it is compiled for (src/cuda/families.cmake reads them)
-    color          in plots
-    fills_the_gpu  whether it is for problems that do; others are left out of the sweep's tables
-    sources        the folder of another kernel, whose files are compiled once more for this one
-    budgets        of its functions, first match first: registers per thread; bytes of spills, stack and shared
-                   memory per block. `files` are its objects' names; static_only: no variant of the table launches
-                   it, so only its static shared memory counts
+    name           name of the kernel, and of the family of its sources
+    targets        its compilation targets (src/cuda/families.cmake reads them)
+    color          colour in plots
+    fills_the_gpu  true for kernels for problems that fill the GPU; others are left out of the sweep's tables
+    sources        another kernel's folder, whose files are compiled once more for this one
+    budgets        limits for its functions, first match first: registers per thread; bytes of spills, stack and
+                   shared memory per block. `files` are object names; static_only: no variant of the table
+                   launches it, so only its static shared memory counts
     instances      its compiled kernels (tools/instances.py)
 """
 import dataclasses
@@ -41,7 +41,7 @@ class Folder:
     budgets: list[dict]
 
     def object_name(self, file: str) -> str | None:
-        """The name in this folder of an object below src/cuda ("generated/forward_sm90/latency/a"), if it is its."""
+        """Returns the name in this folder of an object below src/cuda ("generated/forward_sm90/latency/a"), or None."""
         for before in (f"{self.path}/", f"generated/{self.path}/"):
             if file.startswith(before):
                 return file.removeprefix(before)

@@ -1,4 +1,4 @@
-"""What a call from PyTorch launches on a GPU, and what evidence says of it, as src/plan/fingerprints.cpp does."""
+"""Finds the launches of a PyTorch call on a GPU, and their fingerprint, like src/plan/fingerprints.cpp."""
 import ctypes
 import pathlib
 
@@ -16,7 +16,7 @@ class NodeParams(ctypes.Structure):
 
 
 def functions_in(graph: int, driver) -> set[str]:
-    """Mangled names of our functions in a CUDA graph."""
+    """Returns mangled names of our functions in a CUDA graph."""
     def ask(function: str, *arguments) -> None:
         if (error := getattr(driver, function)(*arguments)) != 0:
             raise Failure(f"{function}: failed with error {error} of the driver")
@@ -41,7 +41,7 @@ def functions_in(graph: int, driver) -> set[str]:
 
 
 def functions(torch, call) -> set[str]:
-    """Of one call, which is captured and not run."""
+    """Returns them for one call, which is captured but not run."""
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
         call()
@@ -49,7 +49,7 @@ def functions(torch, call) -> set[str]:
 
 
 def measured_build(build: pathlib.Path) -> tuple[dict, pathlib.Path]:
-    """The machine code of a build with CUDA kernels, and the library that has it."""
+    """Returns the machine code of a build with CUDA kernels, and its library."""
     code, library = read_machine_code(build), build / "src/libflashcore.so"
     if not code["functions"] or not library.exists():
         raise Failure(f"{build}: is no build with CUDA kernels: it wants {library} and machine_code.json")
@@ -57,7 +57,7 @@ def measured_build(build: pathlib.Path) -> tuple[dict, pathlib.Path]:
 
 
 def fingerprint(code: dict, names: set[str], capability: int) -> str:
-    """Of the machine code of a build: of a GPU's generation the newest that it runs."""
+    """Returns digests from a build's machine code: of the newest target of the GPU's generation that it runs."""
     newest, digests = 0, set()
     for name in names:
         found = {target: by_name[name] for text, by_name in code["functions"].items() if name in by_name and

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The machine code of this build's device functions, as digests, and which of them each kernel launches.
-Needs no GPU.
+"""Digests the machine code of this build's device functions, and lists which of them each kernel
+launches. Needs no GPU.
 
     machine_code.py --objects FILE --recorder PROGRAM --nvcc VERSION --json FILE --table FILE [--launches FILE]
 
-reads the device programs of a build's objects (FILE names one per line) and lets the recorder
-(tools/launches) say which functions each recorded case of each kernel launches. The JSON file is for
-tools/report.py: {"nvcc", "functions": {"sm_90": {name: digest}}, "cases": {"sm_90": {kernel: [[name]]}}}.
-The table is for C++ (src/plan/fingerprints.cpp), so that a measurement says what it ran. --launches keeps
-what the recorder says of each launch, with its arguments, so that those of two builds can be compared.
+reads the device programs of a build's objects (FILE names one per line) and asks the recorder
+(tools/launches) which functions each recorded case of each kernel launches. The JSON file is for
+tools/report.py: {"nvcc", "functions": {"sm_90": {name: digest}}, "cases": {"sm_90": {kernel:
+[[name]]}}}. The table is for C++ (src/plan/fingerprints.cpp), so that a measurement can say what it
+ran. --launches keeps the recorder's output for each launch, with its arguments, to compare two builds.
 
-Names of functions, files and types, line tables and addresses are no part of a digest: code that is
-moved, renamed or commented keeps its own. A digest of one nvcc says nothing about that of another.
+Names of functions, files and types, line tables and addresses are not part of a digest: code that is
+moved, renamed or commented keeps its digest. Digests of different versions of nvcc cannot be compared.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ DIGITS = 16
 
 
 def read_functions(objects: list[pathlib.Path]) -> dict[int, dict[str, Function]]:
-    """By target and mangled name."""
+    """Returns functions by target and mangled name."""
     found: dict[int, dict[str, Function]] = collections.defaultdict(dict)
     for path in objects:
         try:
@@ -60,7 +60,7 @@ def lines_of(recorded: str, kind: str) -> list[list[str]]:
 
 
 def cases(recorded: str, targets: list[str]) -> dict[str, dict[str, list[list[str]]]]:
-    """By target ("sm_90") and kernel: the functions of each case, those that launch the same as one."""
+    """Returns functions by target ("sm_90"), kernel and case; cases with equal launches count once."""
     found: dict[str, dict[str, set[tuple[str, ...]]]] = {target: {} for target in targets}
     for target, kernel, *names in lines_of(recorded, "case"):
         if target in found:

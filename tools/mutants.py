@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Plants small faults in the host code, one at a time, and sees whether the tests notice.
+"""Injects small faults into the host code, one at a time, and checks whether the tests detect them.
 
-    mutants.py                      all of tools/mutants.json; what is done is kept, so that it can be
-                                    stopped and started again
-    mutants.py --only forward       those whose name or file has it
-    mutants.py --jobs 2             so many compilers and test programs at once; default all cores
-    mutants.py --write              docs/evidence/mutants.json from what is done
+    mutants.py                      all of tools/mutants.json; finished mutants are kept, so that a run can
+                                    be stopped and resumed
+    mutants.py --only forward       those with this text in their name or file
+    mutants.py --jobs 2             number of parallel compilers and test programs; default: all cores
+    mutants.py --write              writes docs/evidence/mutants.json from the finished ones
 
-A mutant is a text that occurs once in a file, what stands in its place, and the tests that are to
-notice: programs with a GoogleTest filter. It is noticed when a program fails or takes too long. One
-that does not compile says nothing about the tests, and is none. docs.report and other tests of
-sources are not asked: they fail with any change.
+A mutant is a text that occurs once in a file, its replacement, and the tests that should detect it:
+programs with a GoogleTest filter. It is detected if a program fails or takes too long. A mutant
+that does not compile says nothing about the tests, and does not count. docs.report and other tests
+of sources are not used: they fail with any change.
 
-The tests are built once, without a fault (-O1, no CUDA). For a mutant, the changed file lies in a
-folder that the compiler searches first; the objects that ninja knows to be made of that file are
-compiled into the folder, and the test programs are linked with them in front of the libraries. The
-sources themselves are never touched. All of it is in build-mutants.
+The tests are built once, without a fault (-O1, no CUDA). For a mutant, the changed file is put into
+a folder that the compiler searches first; the objects that ninja builds from that file are compiled
+into the folder, and the test programs are linked with them before the libraries. The sources
+themselves are never changed. Everything is in build-mutants.
 """
 import argparse
 import concurrent.futures
@@ -49,7 +49,7 @@ SCHEMA = {"type": "array", "items": {
 
 
 def run(command: list[str], folder: pathlib.Path, seconds: float) -> tuple[bool, str]:
-    """Whether it succeeded in time, and its output."""
+    """Returns whether it succeeded in time, and its output."""
     try:
         done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=seconds, check=False)
@@ -68,8 +68,8 @@ class Build:
     def __init__(self, slots: threading.BoundedSemaphore):
         self.folder = FOLDER / "build"
         self.slots = slots
-        self.compilations: dict[str, list[str]] = {}  # of each object
-        self.made_of: dict[str, set[pathlib.Path]] = {}  # the files of each object
+        self.compilations: dict[str, list[str]] = {}  # object to command
+        self.made_of: dict[str, set[pathlib.Path]] = {}  # object to source files
 
     def make(self, programs: list[str]) -> None:
         if not (self.folder / "build.ninja").exists():
@@ -99,20 +99,20 @@ class Build:
                               capture_output=True, text=True).stdout
 
     def path(self, program: str) -> str:
-        """A program's path in the build folder."""
+        """Returns a program's path in the build folder."""
         found = [path for path in self.folder.rglob(program) if path.is_file()]
         if len(found) != 1:
             raise Failure(f"{program}: there are {len(found)} such programs, wanted one")
         return str(found[0].relative_to(self.folder))
 
     def _last_command(self, target: str) -> list[str]:
-        """What makes a program or a library of its objects."""
+        """Returns the command that links a program or a library from its objects."""
         last = self._ninja("commands", target).splitlines()[-1]
         steps = [step.strip() for step in last.split("&&")]  # ": && c++ ... && tests are listed"
         return shlex.split(next(step for step in steps if ".o " in step))
 
     def objects_of(self, program: str) -> list[str]:
-        """The objects of a program and of our libraries in it."""
+        """Returns the objects of a program, and of our libraries in it."""
         link = self._last_command(self.path(program))
         found = [word for word in link if word.endswith(".o")]
         for library in dict.fromkeys(word for word in link if word.endswith(".a")):
@@ -121,7 +121,7 @@ class Build:
         return found
 
     def _compile(self, name: str, file: str, folder: pathlib.Path) -> str:
-        """Compiles one object with the changed file; its errors."""
+        """Compiles one object with the changed file; returns the errors."""
         words = list(self.compilations[name])
         output = folder / "objects" / name
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class Build:
         return ""
 
     def link(self, program: str, file: str, folder: pathlib.Path) -> str:
-        """Links a program into the folder, with the changed file that lies there; the errors."""
+        """Links a program in the folder, with the changed file; returns the errors."""
         changed = [name for name in self.objects_of(program)
                    if (ROOT / file).resolve() in self.made_of.get(name, ())]
         if not changed:
@@ -160,7 +160,7 @@ class Build:
         return "" if succeeded else text
 
     def notices(self, program: pathlib.Path, which: str) -> str:
-        """The first failure of a test program."""
+        """Returns the first failure of a test program."""
         with self.slots:
             succeeded, output = run([str(program), f"--gtest_filter={which}", "--gtest_brief=1",
                                      "--gtest_fail_fast"], self.folder, TEST_SECONDS)
@@ -182,7 +182,7 @@ def mutants() -> list[dict]:
 
 
 def key_of(mutant: dict) -> str:
-    """Changes with the mutant and its file; a new test does not make it run again."""
+    """A key of the mutant and its file; a new test does not make it run again."""
     content = (ROOT / mutant["file"]).read_bytes()
     return hashlib.sha256(json.dumps(mutant, sort_keys=True).encode() + content).hexdigest()[:16]
 
@@ -225,7 +225,7 @@ def run_all(wanted: list[dict], jobs: int) -> None:
     print(f"{len(wanted)} mutants, {len(wanted) - len(waiting)} of them done before", flush=True)
     if not waiting:
         return
-    # Headers first: many objects are compiled for them, which is best not left for the end.
+    # Headers first: they recompile many objects, which is best not left for the end.
     waiting.sort(key=lambda mutant: mutant["file"].endswith(".cpp"))
     build = Build(threading.BoundedSemaphore(jobs))
     tests = {test for mutant in waiting for test in mutant["tests"].items()}

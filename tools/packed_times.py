@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a packed batch costs beside the dense batch with the same work, on a GPU.
+"""Times packed batches on a GPU, compared with the dense batch that has the same work.
 
     packed_times.py [OUT.json] [--build BUILD] [--heads 32] [--dtype bf16] [--head-dims 64,128] [--rounds 3]
 
-Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Two batches, each full and
-causal: 256 entries of 128 rows beside the dense batch of that shape; and one entry of 16,384 rows among
-255 of 64, first, in the middle or last, beside the long entry alone. Each packed batch runs with
-max_seqlen and without. Each entry's rows must be those of the entry alone before anything is timed.
-All run in turns, and a time is the median of all samples. OUT.json is an evidence file
-(docs/evidence/schema.json), which tools/report.py makes a table of.
+Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Two batches, each
+full and causal: 256 entries of 128 rows, compared with the dense batch of that shape; and one entry
+of 16,384 rows among 255 of 64, first, in the middle or last, compared with the long entry only.
+Each packed batch runs with and without max_seqlen. Before timing, each entry's rows are compared
+with those of the entry alone. All are timed in turns, and a time is the median of all samples.
+OUT.json is an evidence file (docs/evidence/schema.json), from which tools/report.py makes a table.
 """
 import argparse
 import os
@@ -28,7 +28,7 @@ LONG, SHORT, ENTRIES = 16384, 64, 256
 
 
 def batches():
-    """Name, lengths, and the lengths of the dense batch beside it."""
+    """Yields name, lengths, and the lengths of the dense batch to compare with."""
     yield "256 x 128", [128] * ENTRIES, [128] * ENTRIES
     for name, place in (("first", 0), ("in the middle", ENTRIES // 2), ("last", ENTRIES - 1)):
         lengths = [SHORT] * ENTRIES
@@ -37,7 +37,7 @@ def batches():
 
 
 class Setting:
-    """Calls to time, each with the name of the kernel that runs."""
+    """The calls to time, each with the name of the kernel that runs."""
 
     def __init__(self, torch, flashcore, heads, dtype):
         self.torch, self.heads, self.dtype = torch, heads, dtype
@@ -81,7 +81,7 @@ class Setting:
 
 
 def measure(setting, timer, fingerprint_of, head_dims, rounds):
-    """The evidence's rows, one after the other; fingerprint_of: of a call."""
+    """Yields the evidence's rows one by one; fingerprint_of: takes a call."""
     for head_dim in head_dims:
         for name, lengths, beside in batches():
             for causal in (False, True):
@@ -113,7 +113,7 @@ def document(frame: dict, heads: int, dtype: str, rounds: int, rows: list[dict])
 
 def run(options) -> None:
     code, library = measured_build(options.build)
-    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times are of that machine code
+    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times belong to that machine code
     sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
     import evidence as python_evidence
     import flashcore
@@ -128,7 +128,7 @@ def run(options) -> None:
         rows.append(row)
         print(packed.line(row), flush=True)
         torch.cuda.empty_cache()
-        if options.out:  # after each row, so that a run that is cut short leaves what it has
+        if options.out:  # after each row, so that an interrupted run keeps its rows
             complete = len(rows) == len(head_dims) * 2 * len(list(batches()))
             write(options.out, document(python_evidence.frame("packed", complete), options.heads,
                                         options.dtype, options.rounds, rows))

@@ -1,12 +1,12 @@
-"""The implementations of attention that tools/peers_torch.py asks, and how each is called.
+"""The implementations of attention that tools/peers_torch.py runs, and how to call each.
 
-A maker takes tensors and gives a call, which returns O. A maker of a backward pass takes dO, too, runs
-the forward pass, and gives a call that returns dQ, dK and dV; PyTorch's autograd is in all of them,
-which costs the device nothing.
+A maker takes tensors and returns a call, which returns O. A maker of a backward pass also takes dO,
+runs the forward pass, and returns a call that returns dQ, dK and dV; all of them go through
+PyTorch's autograd, which takes no device time.
 
-Tensors are [batch, heads, seqlen, head_dim]. A causal mask is aligned bottom right, as
-docs/semantics.md has it: the last query sees the last key. PyTorch's own is_causal and xFormers'
-LowerTriangularMask are aligned top left, which is the same for square problems only.
+Tensors are [batch, heads, seqlen, head_dim]. A causal mask is aligned bottom right, as in
+docs/semantics.md: the last query sees the last key. PyTorch's own is_causal and xFormers'
+LowerTriangularMask are aligned top left, which is the same only for square problems.
 """
 import contextlib
 import importlib
@@ -15,12 +15,12 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
-# Of a request, where the case has them: [left, right], -1 for no end; a number; where entries of a packed
-# batch begin, whose tensors are [total, heads, head_dim].
+LARGEST_SCORES = 2e9  # bytes of fp32 scores that an unfused backend may write
+# Features of a request, if the case has them: [left, right], -1 for no limit; a number; the starts
+# of a packed batch's entries, whose tensors are [total, heads, head_dim].
 FEATURES = ("window", "softcap", "starts_q", "starts_kv")
-PAGE = 16  # keys of a page of FlashInfer's cache
-FLASHINFER_WORKSPACE = 128 << 20  # bytes, as its pages advise
+PAGE = 16  # keys per page of FlashInfer's cache
+FLASHINFER_WORKSPACE = 128 << 20  # bytes, as its documentation recommends
 
 
 def first_line(error):
@@ -29,19 +29,19 @@ def first_line(error):
 
 
 def mask_of(q, k, causal):
-    """None where every query sees every key, "square", or "lower_right" with another offset."""
+    """Returns None if every query sees every key, "square", or "lower_right" for another offset."""
     if not causal or q.shape[2] == 1:
         return None
     return "square" if q.shape[2] == k.shape[2] else "lower_right"
 
 
 def reach(window, causal):
-    """How far a query sees to its left and right, -1 for no end; a causal one sees nothing to its right."""
+    """Returns how far a query sees to its left and right, -1 for no limit; causal: nothing to its right."""
     return window[0], 0 if causal else window[1]
 
 
 def sdpa(name):
-    """PyTorch's scaled_dot_product_attention with this backend."""
+    """A maker for PyTorch's scaled_dot_product_attention with this backend."""
     def make(q, k, v, causal):
         import torch
         from torch.nn.functional import scaled_dot_product_attention
@@ -52,7 +52,7 @@ def sdpa(name):
             if name in ("flash", "efficient") and q.device.type == "cuda":
                 from torch.nn.attention.bias import causal_lower_right
                 words["attn_mask"] = causal_lower_right(*lengths)
-            else:  # these have no such mask and would make the tensor again in each call
+            else:  # they lack this mask and would rebuild the tensor in each call
                 words["attn_mask"] = torch.ones(lengths, dtype=torch.bool, device=q.device).tril(
                     diagonal=lengths[1] - lengths[0])
         if q.shape[1] != k.shape[1]:
@@ -62,7 +62,7 @@ def sdpa(name):
 
 
 def sdpa_context(name):
-    """Within it, scaled_dot_product_attention has this backend only."""
+    """Within it, scaled_dot_product_attention uses only this backend."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     backend = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
                "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}[name]
@@ -70,7 +70,7 @@ def sdpa_context(name):
 
 
 def flex(q, k, v, causal, window=(-1, -1), softcap=0):
-    # Imported here: its compiler takes seconds to import, and only some cases ask it.
+    # Imported here: its compiler takes seconds to import, and only some cases use it.
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     compiled = torch.compile(flex_attention, dynamic=False)
@@ -95,7 +95,7 @@ def flex(q, k, v, causal, window=(-1, -1), softcap=0):
 
 
 def backward_of(make):
-    """The backward pass of what a maker of forward calls computes on these very tensors."""
+    """The backward pass of a forward maker's result, on exactly these tensors."""
     def make_backward(q, k, v, d_o, causal, **features):
         import torch
         inputs = [t.detach().requires_grad_() for t in (q, k, v)]
@@ -105,15 +105,15 @@ def backward_of(make):
 
 
 def flex_backward(q, k, v, d_o, causal, **features):
-    # A module of its own, which `import torch` leaves out.
+    # A separate module, which `import torch` does not load.
     from torch._functorch import config
-    # Buffers of a forward pass whose backward pass is run again and again are not given away.
+    # Keeps the buffers of a forward pass whose backward pass runs several times.
     config.donated_buffer = False
     return backward_of(flex)(q, k, v, d_o, causal, **features)
 
 
 class Calls(NamedTuple):
-    """A package's makers; None for what it does not compute. `features` are of its backward passes."""
+    """A package's makers; None for passes that it lacks. `features`: supported in its backward passes."""
     forward: Callable
     backward: Callable | None = None
     deterministic_backward: Callable | None = None
@@ -121,8 +121,8 @@ class Calls(NamedTuple):
 
 
 def token_major(attention):
-    """For libraries that want [batch, seqlen, heads, head_dim]; laid out so before the timing.
-    `attention` gets the tensors so, and the mask of the problem."""
+    """Wraps libraries that want [batch, seqlen, heads, head_dim]: transposes before the timing.
+    `attention` gets such tensors, and the mask of the problem."""
     def make(q, k, v, causal):
         mask = mask_of(q, k, causal)
         q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
@@ -135,8 +135,8 @@ def token_major(attention):
 
 
 def token_major_backward(attention):
-    """As token_major; the gradients are of tensors that were laid out so before. `attention` gets the
-    features, too."""
+    """Like token_major; the gradients have the layout of the transposed tensors. `attention` also
+    gets the features."""
     def make_backward(q, k, v, d_o, causal, **features):
         import torch
         mask = mask_of(q, k, causal)
@@ -153,7 +153,7 @@ def token_major_backward(attention):
 
 
 def packed_backward(attention):
-    """Of packed batches: `attention` gets tensors [total, heads, head_dim], and where entries begin."""
+    """Wraps packed batches: `attention` gets tensors [total, heads, head_dim], and the starts of entries."""
     def make_backward(q, k, v, d_o, causal, starts_q, starts_kv, **features):
         import torch
         inputs = [t.detach().requires_grad_() for t in (q, k, v)]
@@ -168,8 +168,8 @@ def packed_backward(attention):
 
 
 def flash_attn(module, no_end=-1):
-    """FlashAttention 2, 3 and 4, whose causal masks are aligned bottom right. `no_end` is what a
-    window without one has there."""
+    """FlashAttention 2, 3 and 4, whose causal masks are aligned bottom right. `no_end` is its value
+    for a window side without limit."""
     def options(causal, window=None, softcap=0):
         words = {"causal": causal}
         if window:
@@ -228,7 +228,7 @@ def flashinfer(module):
 
 
 def flashinfer_decode(module, q, k, v):
-    """One query a batch entry, over a cache of pages that lie one behind the other."""
+    """One query per batch entry, over a cache with consecutive pages."""
     import torch
     batch, heads_q, _, head_dim = q.shape
     heads_kv, seqlen_kv = k.shape[1], k.shape[2]
@@ -239,7 +239,7 @@ def flashinfer_decode(module, q, k, v):
                     for t in (k, v))
     queries = q[:, :, 0].contiguous()
     workspace = torch.zeros(FLASHINFER_WORKSPACE, dtype=torch.uint8, device=q.device)
-    # Its pages advise matrix units for large groups.
+    # Its documentation recommends Tensor Cores for large groups.
     wrapper = module.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD",
                                                         use_tensor_cores=heads_q // heads_kv >= 4)
     first_page = torch.arange(0, (batch + 1) * pages, pages, dtype=torch.int32, device=q.device)
@@ -255,21 +255,21 @@ def always(_case):
 
 
 def scores_fit(case):
-    """Backends that write the scores, in a backward pass several times: not where they would be
-    huge, nor where a report would spend its minutes on them."""
+    """Backends that write the scores, in a backward pass several times: excluded where scores would
+    be huge, or a report would spend minutes on them."""
     matrices = 4 if case.get("pass") == "backward" else 1
     return (4 * matrices * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
             LARGEST_SCORES and case["suite"] not in ("sweep", "decode"))
 
 
 def fits_flex(case):
-    """It compiles for each shape, so only few suites ask it."""
+    """It compiles for each shape, so only few suites use it."""
     return case["suite"] in ("five", "backward")
 
 
 class Backend:
-    """`make` and `make_backward` give a call for tensors, which runs within `context`, or are None;
-    `fits` says for which cases. `features`: those that `make_backward` takes."""
+    """`make` and `make_backward` return a call for tensors, which runs within `context`, or are
+    None; `fits` selects cases. `features`: those that `make_backward` supports."""
 
     def __init__(self, name, version, make, fits=always, context=contextlib.nullcontext,
                  make_backward=None, features=()):
@@ -284,8 +284,8 @@ class Backend:
 
 
 class Package(NamedTuple):
-    """Found where `module` can be imported and has `function`: flash_attn is importable, and
-    empty, where only FlashAttention 4 is installed."""
+    """Available if `module` can be imported and has `function`: flash_attn is importable but empty
+    if only FlashAttention 4 is installed."""
     name: str
     module: str
     function: str
@@ -305,12 +305,12 @@ PACKAGES = (
 def version_of(package, module):
     try:
         return importlib.metadata.version(package.distribution)
-    except importlib.metadata.PackageNotFoundError:  # put on the path without pip
+    except importlib.metadata.PackageNotFoundError:  # on the path, but not installed by pip
         return getattr(module, "__version__", "of unknown version")
 
 
 def package_backends(wanted):
-    """Of the packages that can be imported; and why others cannot."""
+    """Returns the importable packages, and why others are missing."""
     found, missing = [], {}
     for package in PACKAGES:
         deterministic = f"{package.name}_deterministic"
@@ -327,17 +327,17 @@ def package_backends(wanted):
                 found.append(Backend(deterministic, text, None,
                                      make_backward=calls.deterministic_backward,
                                      features=calls.features))
-        except Exception as error:  # a package that is there but broken, too
+        except Exception as error:  # also for a package that is present but broken
             missing[package.module] = first_line(error)
     return found, missing
 
 
 def backends(torch, device, option):
-    """Those that can be asked on this device, and why others cannot."""
+    """Returns the backends for this device, and why others are missing."""
     wanted = None if option == "auto" else option.split(",")
     version = f"PyTorch {torch.__version__}"
     names = ["flash", "cudnn", "efficient", "math"]
-    if device == "cpu":  # the unfused path is OpenBLAS's and oneDNN's there; by name it is asked too
+    if device == "cpu":  # OpenBLAS and oneDNN cover the unfused path there; by name it still runs
         names = ["flash", "math"] if wanted and "math" in wanted else ["flash"]
     found, missing = [], {}
     for name in names:
@@ -351,6 +351,6 @@ def backends(torch, device, option):
         found += more
     if wanted is not None:
         found = [backend for backend in found if backend.name in wanted]
-        for backend in found:  # asked for by name, it is tried on every case
+        for backend in found:  # requested by name, it is tried on every case
             backend.fits = always
     return found, missing

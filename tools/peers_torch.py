@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Other implementations of attention, for `flashcore bench` and `flashcore ladder`.
 
-    peers_torch.py --serve [--device cpu|cuda:N]     answers requests, a line of JSON each way
+    peers_torch.py --serve [--device cpu|cuda:N]     answers requests, one line of JSON each way
 
-Runs where python3 has PyTorch. Peers (tools/peers_backends.py): PyTorch's scaled_dot_product_attention
-backends, FlexAttention, and FlashAttention 2, 3 and 4, FlashInfer and xFormers where they can be
-imported.
+Runs where python3 has PyTorch. Peers (tools/peers_backends.py): PyTorch's
+scaled_dot_product_attention backends, FlexAttention, and FlashAttention 2, 3 and 4, FlashInfer and
+xFormers if they can be imported.
 
-A case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
-numbers are those of the other process; rows of the result go back and are judged there. Of the
-backward pass ("pass": "backward") the forward pass runs once, before the timing. Device time of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
+A case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so inputs equal the other
+process's; rows of the result are judged there. For the backward pass ("pass": "backward") the forward pass
+runs once, untimed. Device time per call: a CUDA graph of calls back to back, between events. CPU: wall time.
 """
 import argparse
 import contextlib
@@ -29,15 +29,15 @@ MOST_CALLS = 4000
 
 
 class CudaTimer:
-    """Times a call by CUDA graphs on a stream of its own."""
+    """Times a call by CUDA graphs on a separate stream."""
 
     def __init__(self, torch):
         self.torch = torch
         self.stream = torch.cuda.Stream()
 
     def context(self):
-        """Within it, work goes to the stream that is timed: autograd runs a backward pass where the
-        forward pass ran."""
+        """Within it, work goes to the timed stream: autograd runs a backward pass on the stream of
+        the forward pass."""
         self.torch.cuda.synchronize()
         return self.torch.cuda.stream(self.stream)
 
@@ -59,7 +59,7 @@ class CudaTimer:
         return begin.elapsed_time(end) * 1e-3
 
     def samples(self, call, protocol):
-        """Seconds of one call, a sample a replay; and the calls of a replay."""
+        """Returns seconds per call, one sample per replay; and the number of calls per replay."""
         with self.torch.cuda.stream(self.stream):
             for _ in range(3):
                 call()
@@ -88,7 +88,7 @@ class CudaTimer:
 
 
 class CpuTimer:
-    """Wall time, as bench/time/timing.cpp has it."""
+    """Wall time, as in bench/time/timing.cpp."""
 
     context = contextlib.nullcontext
 
@@ -115,13 +115,13 @@ class CpuTimer:
 
 
 def in_turn(calls):
-    """One call after the other: caches that come from memory have several copies."""
+    """Alternates between the calls: caches that come from memory have several copies."""
     turns = itertools.cycle(calls)
     return lambda: next(turns)()
 
 
 def entries_of(tensor, starts):
-    """[heads, seqlen, head_dim] of each batch entry; of a packed batch by where they begin."""
+    """Yields [heads, seqlen, head_dim] of each batch entry; for a packed batch from the starts of entries."""
     if starts is None:
         return tensor
     return [tensor[begin:end].transpose(0, 1) for begin, end in itertools.pairwise(starts)]
@@ -153,7 +153,7 @@ class Server:
         return answer
 
     def tensor(self, request, name, heads, seqlen):
-        """A piece, repeated to the tensor's size."""
+        """Returns a piece repeated to the tensor's size."""
         dtypes = {"f32": self.torch.float32, "f16": self.torch.float16, "bf16": self.torch.bfloat16}
         data = bytearray((pathlib.Path(request["folder"]) / name).read_bytes())
         piece = self.torch.frombuffer(data, dtype=dtypes[request["dtype"]]).to(self.device)
@@ -203,12 +203,12 @@ class Server:
                 answer["rows"] = f"rows.{backend.name}"
                 self.write_rows(parts, request, answer["rows"])
             self.calls[backend.name] = backend, call
-        except Exception as error:  # a refusal, or what a package makes of it
+        except Exception as error:  # a refusal, in any form that a package raises
             answer["error"] = first_line(error)
         return answer
 
     def write_rows(self, parts, request, name):
-        """Of tensors and their blocks."""
+        """Writes the requested blocks of the tensors."""
         with open(pathlib.Path(request["folder"]) / name, "wb") as file:
             for out, blocks in parts:
                 for batch, head, first, count in blocks:
@@ -238,10 +238,10 @@ class Server:
 
 
 def serve(torch, options):
-    # Libraries print to stdout; the answers keep it for themselves.
+    # Libraries print to stdout; answers use a private copy of it.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    server = None  # the device is left alone until the first request
+    server = None  # the device is not used before the first request
     for line in sys.stdin:
         server = server or Server(torch, options)
         answers.write(json.dumps(server.answer(line)) + "\n")

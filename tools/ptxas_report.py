@@ -1,8 +1,8 @@
-"""What ptxas -v says about the kernels of one object file."""
+"""Parses the output of ptxas -v for the kernels of one object file."""
 import dataclasses
 import re
 
-# Warnings of ptxas that a fast path was dropped: wgmma serialised, setmaxnreg ignored, and the like.
+# ptxas warnings that a fast path was dropped: wgmma serialised, setmaxnreg ignored, and similar.
 ALARMS = ("C7507", "C7508", "C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516", "C7517",
           "C7518", "C7519")
 
@@ -16,7 +16,7 @@ _ALARM = re.compile(r"\b(" + "|".join(ALARMS) + r")\b")
 
 @dataclasses.dataclass
 class Kernel:
-    """Resources of one kernel on one target, in bytes but for the registers."""
+    """Resources of one kernel on one target, in bytes except for the registers."""
     name: str    # mangled
     target: str  # "sm_90a"
     registers: int | None = None
@@ -35,7 +35,7 @@ class Kernel:
 
 
 def parse(report: str) -> list[Kernel]:
-    """The kernels of a report, in its order. One that ptxas did not finish is not `complete`."""
+    """Returns the kernels of a report, in order. One that ptxas did not finish is not `complete`."""
     kernels: list[Kernel] = []
     about = None  # the function that a line of properties belongs to
     for line in report.splitlines():
@@ -58,5 +58,5 @@ def parse(report: str) -> list[Kernel]:
 
 
 def alarms(report: str) -> list[str]:
-    """The lines with a warning of ALARMS."""
+    """Returns the lines with a warning of ALARMS."""
     return [line.strip() for line in report.splitlines() if _ALARM.search(line)]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Gives a kernel its new name in all evidence: its rows stay those of the same machine code.
+"""Renames a kernel in all evidence: its rows keep their machine code.
 
     rename_kernel.py OLD NEW [--root .]
 
-Files that are named after the kernel (verify-OLD.json) are renamed too. What people wrote, the
-notes of a file, stays as it is. tools/report.py writes the pages anew.
+Files that are named after the kernel (verify-OLD.json) are renamed, too. Notes that people wrote
+are not changed. tools/report.py regenerates the pages.
 """
 import argparse
 import pathlib
@@ -13,8 +13,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from reporting.evidence import Failure, read, write  # noqa: E402
 
-NAMED_BY = ("implementation", "kernel", "chosen", "name")  # members whose value is a kernel
-NAMED_IN = ("fingerprints", "sanitizers")  # members whose own members are named by kernels
+NAMED_BY = ("implementation", "kernel", "chosen", "name")  # members whose value is a kernel's name
+NAMED_IN = ("fingerprints", "sanitizers")  # members whose own members are kernels' names
 
 
 class Renaming:
@@ -23,7 +23,7 @@ class Renaming:
         self.count = 0
 
     def name(self, text: str) -> str:
-        """`text` may say after a space how the kernel ran."""
+        """`text` may add after a space how the kernel ran."""
         kernel, space, how = text.partition(" ")
         if kernel == self.new:
             raise Failure(f"NEW: is '{self.new}', which the evidence has already, wanted another name")
@@ -42,7 +42,7 @@ class Renaming:
 
 
 def rename(folder: pathlib.Path, old: str, new: str) -> list[str]:
-    """The files that were changed. Nothing is written before all of them were read."""
+    """Returns the changed files. All are read before anything is written."""
     changed = {}
     for path in sorted(folder.glob("*.json")):
         if path.name == "schema.json":

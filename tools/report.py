@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tables, pictures and a page, from the evidence in docs/evidence; nothing of them is typed.
+"""Generates tables, pictures and a page from the evidence in docs/evidence; none of it is typed by hand.
 
     report.py              writes the parts between markers of README.md and docs/*.md, docs/report.html
                            and docs/images/*.svg (needs matplotlib; --no-pictures leaves them)
-    report.py --check      fails when one of them does not match the evidence and the kernels
+    report.py --check      fails if one of them does not match the evidence and the kernels
 
 A row whose kernel has changed since it was measured is marked as stale. The machine code of CUDA
-kernels is compared with that of a build; without one, or with another nvcc, they are not checked.
+kernels is compared with a build's; without a build, or with another nvcc, it is not checked.
 """
 import argparse
 import pathlib
@@ -17,7 +17,7 @@ from reporting import (bench, calls, cpu, evolve, fp8, ladder, packed, page, pic
                        quantization, simulator, small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
-# Parts that their page must have; others are filled in wherever their markers are.
+# Parts that a page must have; others are filled in wherever their markers are.
 WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceilings", "gates", "rungs"],
           "docs/performance.md": ["bench where", "bench ceilings", "picture sweep",
                                   "picture roofline", "picture latency"],
@@ -54,7 +54,7 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 
 
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
-    """Every generated text file, as it should be."""
+    """Returns every generated text file with its expected contents."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
              python.parts(evidence) | quantization.parts(evidence) | fp8.parts(evidence) |
@@ -77,7 +77,7 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
 
 
 def same(path: pathlib.Path, content: str, unchecked: set[str]) -> bool:
-    """Marks of staleness count only where it could be asked."""
+    """Compares staleness marks only if they could be determined."""
     text_of_file = path.read_text(encoding="utf-8")
     if unchecked:
         text_of_file, content = text_of_file.replace(STALE, ""), content.replace(STALE, "")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times forward_sm90_throughput's tiles at head dimension 64 on the same problems: what its choice is fitted to.
+"""Times forward_sm90_throughput's tiles at head dimension 64 on the same problems: data to fit its choice.
 
     sm90_tile_times.py OUT.json [--seconds 90]
 
-Runs where python3 has PyTorch and the flashcore package with CUDA kernels, in a clone of the commit that
-the package was built from. Every second problem has sizes by chance. flashcore_fit_tuning reads the file
-(docs/tuning.md).
+Runs where python3 has PyTorch and the flashcore package with CUDA kernels, in a clone of the commit
+that the package was built from. Every second problem has random sizes. flashcore_fit_tuning reads
+the file (docs/tuning.md).
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times other implementations on the shapes of flashcore_small_grid, as that does.
+"""Times other implementations on the shapes of flashcore_small_grid, with its protocol.
 
     small_peers.py GRID.json OUT.json [--backends flash,cudnn] [--seconds S]
 
-Reads a recorded grid and writes it again with a cell for each peer in each row; runs where python3
-has PyTorch, right after the grid on the same machine. tools/peers_backends.py has the peers,
-tools/peers_torch.py their timer. Prints how far ahead of the best peer the best kernel is.
+Reads a recorded grid and writes it again with a cell per peer in each row; runs where python3 has
+PyTorch, right after the grid on the same machine. tools/peers_backends.py has the peers,
+tools/peers_torch.py their timer. Prints the speedup of the best kernel over the best peer.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ def measure(torch, timer, backend, row):
                 raise RuntimeError("the output is not finite")
             seconds, _ = timer.samples(call, PROTOCOL)
         cell["us"] = statistics.median(seconds) * 1e6
-    except Exception as error:  # a refusal, or what a package makes of it
+    except Exception as error:  # a refusal, in any form that a package raises
         cell["error"] = peers_backends.first_line(error)
     return cell
 

@@ -13,7 +13,7 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr int64_t kKeysOfFewQueries = 20;  // times as many as others have
+constexpr int64_t kKeysOfFewQueries = 20;  // times the others' number
 
 int64_t largest_of(const std::vector<int64_t>& lengths) {
   return *std::max_element(lengths.begin(), lengths.end());
@@ -42,7 +42,7 @@ void set_starts(HostTensor& tensor, const std::vector<int64_t>& lengths) {
 BatchCompany::BatchCompany(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim)
     : seed_(seed) {
   Random random(seed);
-  random.bits();  // seeds 0, 1, 2 ... are used as they are: step away from them
+  random.bits();  // seeds 0, 1, 2, ... are used unchanged: step away from them
   dtype_ = random.pick({DType::f16, DType::bf16, DType::f32});
   heads_kv_ = random.integer(1, 2);
   heads_q_ = heads_kv_ * random.pick<int64_t>({1, 1, 2, 4});
@@ -127,7 +127,7 @@ Problem BatchCompany::problem(size_t batch) const {
   return problem;
 }
 
-// The entry's rows are made of the seed, those of the others of the batch's number, too.
+// The entry's rows depend only on the seed, the others' rows also on the batch's number.
 void BatchCompany::fill_rows(HostProblem& host, size_t batch, const char* name) const {
   const Batch& b = batches_[batch];
   HostTensor& tensor = host.at(name);
@@ -152,7 +152,7 @@ void BatchCompany::fill_rows(HostProblem& host, size_t batch, const char* name) 
 HostProblem BatchCompany::fill(size_t batch) const {
   const Batch& b = batches_[batch];
   HostProblem host = allocate(problem(batch));
-  Random padding(seed_ + 2 + batch);  // finite: NaN may send a row to where it is computed exactly
+  Random padding(seed_ + 2 + batch);  // finite: a NaN may select the path for exact rows
   for (const char* const name : {"q", "k", "v"}) {
     host.at(name).fill([&] { return padding.normal(); });
   }

@@ -1,6 +1,6 @@
-// One batch entry in several batches: what is promised to be the same bits in all of them.
+// One batch entry in several batches: batch-invariant runs give the same bits in all of them.
 //
-//   alone | one of three like it | padded, beside other lengths | packed, alone | packed, beside
+//   alone | one of three equal ones | padded, next to other lengths | packed, alone | packed, next to
 //   longer, shorter and empty ones, with and without max_seqlen
 #pragma once
 
@@ -14,7 +14,7 @@ namespace flashcore::bench {
 
 class BatchCompany {
  public:
-  // The entry, its data and the options are made of the seed. Half of the entries have few queries
+  // The seed determines the entry, its data and the options. Half of the entries have few queries
   // and up to 20 * largest_seqlen keys.
   BatchCompany(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim);
 
@@ -32,8 +32,8 @@ class BatchCompany {
   enum class Form { dense, padded, packed };
   struct Batch {
     Form form;
-    size_t place;                        // of the entry
-    std::vector<int64_t> len_q, len_kv;  // of each entry
+    size_t place;                        // the entry's index
+    std::vector<int64_t> len_q, len_kv;  // per entry
     bool bounded;                        // packed: max_seqlen_q and max_seqlen_kv are given
   };
 

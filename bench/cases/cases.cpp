@@ -36,7 +36,7 @@ std::vector<Case> five() {
           one(2, 2048, 64, true), one(2, 2048, 128, false)};
 }
 
-// 16384 tokens in all and a hidden size of 2048, as attention papers report.
+// 16384 tokens in total and a hidden size of 2048, as attention papers report.
 std::vector<Case> sweep() {
   constexpr int64_t kTokens = 16384, kHidden = 2048;
   std::vector<Case> cases;
@@ -65,7 +65,7 @@ std::vector<Case> small() {
   return cases;
 }
 
-// The sweep's shapes in bf16 and in e4m3, which is to be the faster one, and with V stored transposed.
+// The sweep's shapes in bf16, in e4m3, which should be faster, and in e4m3 with V stored transposed.
 std::vector<Case> fp8() {
   std::vector<Case> cases;
   for (const Case& shape : sweep()) {
@@ -83,8 +83,8 @@ std::vector<Case> fp8() {
   return cases;
 }
 
-// Kernels that compute e4m3 are beside each other on these, and bf16 beside them. Without scales, so
-// that a few rows are judged.
+// Compares kernels that compute e4m3 with each other and with bf16. Without scales, so that a few
+// rows are judged.
 std::vector<Case> fp8_modes() {
   constexpr int64_t kSeqlen = 2048;
   std::vector<Case> cases;
@@ -99,7 +99,7 @@ std::vector<Case> fp8_modes() {
   return cases;
 }
 
-// What amax_o and amax_s cost: each problem without and with them, one after the other.
+// The cost of amax_o and amax_s: each problem without and with them, one after the other.
 std::vector<Case> amax() {
   constexpr int64_t kSeqlen = 2048, kHidden = 2048;
   std::vector<Case> cases;
@@ -122,7 +122,7 @@ std::vector<Case> amax() {
   return cases;
 }
 
-// In the types that a CPU's peers have.
+// In the types that the CPU's peers support.
 std::vector<Case> cpu() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -148,7 +148,7 @@ std::vector<Case> cpu() {
   return cases;
 }
 
-// What a feature costs, beside the plain problem.
+// The cost of each feature, compared with the plain problem.
 std::vector<Case> features() {
   constexpr int64_t kBatch = 4, kSeqlen = 4096, kHidden = 2048;
   std::vector<Case> cases;
@@ -172,7 +172,7 @@ std::vector<Case> features() {
   return cases;
 }
 
-// The backward pass: options, what training has (groups, windows, packed batches), and short calls.
+// The backward pass: options, training shapes (groups, windows, packed batches), and short calls.
 std::vector<Case> backward() {
   std::vector<Case> cases;
   const auto add = [&](const std::string& name, int64_t batch, int64_t heads, int64_t seqlen,
@@ -209,7 +209,7 @@ std::vector<Case> backward() {
 
 bool has_even_entries(const Case& one) { return one.max_seqlen_q > 0 || one.max_seqlen_kv > 0; }
 
-// Of [B * S, H, D] tensors.
+// Makes the tensors [B * S, H, D].
 void set_packed(const Case& one, Problem& problem) {
   const int64_t total_q = one.batch * one.seqlen_q, total_kv = one.batch * one.seqlen_kv;
   const int64_t head_dim_v = one.head_dim_v > 0 ? one.head_dim_v : one.head_dim;
@@ -228,7 +228,7 @@ void set_packed(const Case& one, Problem& problem) {
   problem.max_seqlen_kv = has_even_entries(one) ? one.max_seqlen_kv : longest(total_kv);
 }
 
-// K and V become pages of a cache.
+// Turns K and V into pages of a cache.
 void set_pages(const Case& one, Problem& problem) {
   const int64_t pages = (one.seqlen_kv + one.page_size - 1) / one.page_size;
   const int64_t row = one.heads_kv * one.head_dim;
@@ -324,7 +324,7 @@ Problem to_problem(const Case& one) {
   if (one.ragged || one.page_size > 0) {
     problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {one.batch});
   }
-  // fp8 has too few bits for O to be judged in it.
+  // fp8 has too few bits to judge O in it.
   if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
   if (one.largest) {
     problem.amax_o = problem.amax_s = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q});

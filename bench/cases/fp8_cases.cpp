@@ -13,12 +13,12 @@ namespace {
 struct Data {
   const char* name;
   double max_scaled_error, relative_error;
-  std::function<void(HostProblem&)> bend;  // what it makes of N(0, 1)
+  std::function<void(HostProblem&)> bend;  // transforms N(0, 1) data
 };
 
 constexpr double kLseError = 1e-2;
 
-// All queries are alike, and one key in the middle is 1.5 times their vector.
+// All queries are equal, and one key in the middle is 1.5 times their vector.
 void hide_needle(HostProblem& host) {
   HostTensor &q = host.at("q"), &k = host.at("k");
   const int64_t width = q.desc().shape[3], hidden = k.desc().shape[2] / 2;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kLargestE4m3 = 448;
 
-// A head has a stream of random numbers of its own, so that heads are drawn at once.
+// Every head has its own random stream, so that heads can be drawn in parallel.
 void quantise(HostTensor& values, HostTensor& scales, uint64_t seed) {
   const auto& shape = values.desc().shape;
   const int64_t heads = shape[0] * shape[1], elements = shape[2] * shape[3];

@@ -1,4 +1,4 @@
-// A problem in words for people, and as an object for scripts.
+// Describes a problem in words for people, and as an object for scripts.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

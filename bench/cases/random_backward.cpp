@@ -10,12 +10,12 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr uint64_t kGradientNumbers = 0x6772616469656E74;  // than the forward problem's
+constexpr uint64_t kGradientNumbers = 0x6772616469656E74;  // other ones than the forward problem's
 
 RandomSpace forward_space(RandomSpace space) {
   space.fp8 = false;
-  space.dropout_state = false;  // is drawn here
-  space.steep_slopes = false;   // P is of the LSE, which rounds the rest of a large score away
+  space.dropout_state = false;  // drawn here
+  space.steep_slopes = false;   // P uses the LSE, which rounds away the rest of a large score
   return space;
 }
 
@@ -27,14 +27,14 @@ Problem draw_problem(const Problem& forward, Random& random) {
   return problem;
 }
 
-// The strides of `like`, half of the time; the other half is contiguous already.
+// Half of the time uses the strides of `like`; otherwise the tensor stays contiguous.
 void maybe_strided_as(Random& random, const TensorDesc& like, TensorDesc& tensor) {
   if (random.chance(0.5)) tensor.stride = like.stride;
 }
 
 Gradients draw_gradients(Random& random, const Problem& problem, const RandomSpace& space) {
-  // The gradient of a bias that all keys share is that of the LSE: without one it is 0, and what
-  // a kernel gives is rounding.
+  // The gradient of a bias that all keys share is the LSE's: without d_lse it is 0, and a kernel's
+  // result is rounding.
   const bool is_shared = problem.bias && problem.bias->shape[3] == 1;
   Gradients out = gradients_of(problem, random.chance(0.4) || is_shared);
   maybe_strided_as(random, problem.o, out.d_o);
@@ -52,7 +52,7 @@ Gradients draw_gradients(Random& random, const Problem& problem, const RandomSpa
   return out;
 }
 
-// Queries in use of a dense batch entry: what is past them has no gradient to flow in.
+// Dirties rows past the queries in use of a dense batch entry: no gradient flows in there.
 void dirty_padding(HostBackward& host) {
   const HostProblem& forward = host.forward;
   if (!forward.has("seqlens_q") || forward.problem.cu_seqlens_q) return;
@@ -78,13 +78,13 @@ RandomBackward::RandomBackward(uint64_t seed, const RandomSpace& space)
 
 Result<HostBackward> RandomBackward::fill(int threads) const {
   HostProblem filled = forward_.fill();
-  HostProblem forward = allocate(problem_);  // with what the forward draw lacks
+  HostProblem forward = allocate(problem_);  // with the tensors that the forward draw lacks
   forward.dropout_seed = filled.dropout_seed;
   forward.dropout_offset = filled.dropout_offset;
   for (auto& [name, tensor] : filled.tensors) forward.at(name) = std::move(tensor);
   if (forward.has("dropout_state")) {
     fill_dropout_state(forward);
-    std::swap(forward.dropout_seed, forward.dropout_offset);  // nobody reads them
+    std::swap(forward.dropout_seed, forward.dropout_offset);  // nothing reads them
   }
   Result<HostBackward> host = make_host_backward(std::move(forward), gradients_, seed_, threads);
   if (host.ok()) dirty_padding(*host);

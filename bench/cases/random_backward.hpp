@@ -15,8 +15,8 @@ class RandomBackward {
 
   const Problem& problem() const { return problem_; }
   const Gradients& gradients() const { return gradients_; }
-  // Inputs filled, O and LSE of the reference, outputs poisoned; rows of d_o that no query in use
-  // has are NaN.
+  // Fills the inputs, computes O and LSE by the reference, and poisons the outputs; rows of d_o
+  // past the queries in use are NaN.
   Result<HostBackward> fill(int threads = 0) const;
 
  private:

@@ -45,7 +45,7 @@ TensorDesc random_tree_mask(Random& random, const Problem& problem) {
                              {rows * (words + gap), words + gap, 1});
 }
 
-// Bits of three in four, so that rows that see no key are few.
+// Sets three bits in four, so that few rows see no key.
 void fill_tree_mask(Random& random, HostProblem& host) {
   if (!host.problem.tree_mask) return;
   host.at("tree_mask").fill([&] {
@@ -53,7 +53,7 @@ void fill_tree_mask(Random& random, HostProblem& host) {
   });
 }
 
-// Rows that entries have room for.
+// The number of rows that an entry has room for.
 int64_t rows_of_entry(const Problem& problem) {
   if (problem.max_seqlen_kv > 0) return problem.max_seqlen_kv;
   if (problem.page_table) return problem.page_table->shape[1] * problem.k.shape[2];
@@ -69,7 +69,7 @@ void fill_lengths(Random& random, HostProblem& host) {
     const int64_t page = problem.k.shape[2];
     const int64_t pages = problem.kv_indices->shape[0] / std::max<int64_t>(batch, 1);
     largest = std::min(largest, pages * page);
-    // Beside lengths, a list may be longer than any entry.
+    // Together with lengths, a list may be longer than any entry.
     const int64_t most = problem.seqlens_kv ? pages * page : largest;
     int64_t at = 0;
     host.at("kv_indptr").set(0, 0);
@@ -79,7 +79,7 @@ void fill_lengths(Random& random, HostProblem& host) {
       const int64_t used = last ? divide_up(rows, page) : rows / page;
       at += used;
       host.at("kv_indptr").set(b + 1, static_cast<double>(at));
-      // Not read where the entry has no page.
+      // Not read if the entry has no page.
       if (last) {
         host.at("kv_last_page_len")
             .set(b, used == 0 ? -7.0 : static_cast<double>(rows - (used - 1) * page));
@@ -100,7 +100,7 @@ void fill_lengths(Random& random, HostProblem& host) {
   }
 }
 
-// Indices out of range wherever no run may read them, and with a page status in other places.
+// Out-of-range indices wherever no run may read them, and with a page status also elsewhere.
 void fill_table(Random& random, HostProblem& host) {
   const Problem& problem = host.problem;
   if (!problem.page_table && !problem.kv_indices) return;
@@ -125,7 +125,7 @@ void fill_table(Random& random, HostProblem& host) {
   }
 }
 
-// Numbers in the rows that are seen; every other byte is NaN, also of scales.
+// Numbers in the visible rows; every other byte is NaN, also in scales.
 void fill_rows(Random& random, HostProblem& host) {
   const Problem& problem = host.problem;
   const int64_t heads = problem.k.shape[1];

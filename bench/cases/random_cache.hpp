@@ -1,8 +1,8 @@
-// Random problems whose keys and values lie in a cache: in pages, padded on the left, in fp8.
+// Random problems with keys and values in a cache: in pages, padded on the left, in fp8.
 //
-// Everything that no row may see is NaN: pages that no entry reads, rows past the lengths, in the
-// padding and left of a window, gaps between rows. Indices in the table that no run may read are out
-// of range, and with a page status some of the others are, too.
+// Everything that no row may see is NaN: pages that no entry reads, rows past the lengths, rows in
+// the padding or left of a window, gaps between rows. Table indices that no run may read are out of
+// range, and with a page status so are some of the others.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace flashcore::bench {
 
-// The drawn problem over a cache; `bound_kv` is the most keys of an entry, Skv of bias and mask.
+// Puts a drawn problem over a cache; `bound_kv` is the most keys per entry, Skv of bias and mask.
 Problem with_random_cache(Random& random, Problem problem, int64_t bound_kv, bool aligned);
 
-// Fills lengths, tables, keys and values; lengths of queries and offsets are there already.
+// Fills lengths, tables, keys and values; lengths of queries and offsets are already filled.
 void fill_random_cache(Random& random, HostProblem& host);
 
-// Where key `key` of entry b lies, by docs/semantics.md alone: the index of the leading dimension of
-// k, clamped, and the row. `was_clamped` becomes true where the index was out of range.
+// The location of key `key` of entry b, derived only from docs/semantics.md: the clamped index into
+// k's leading dimension, and the row. `was_clamped` is true if the index was out of range.
 struct CacheRow {
   int64_t lead = 0;
   int64_t row = 0;
 };
 CacheRow cache_row(const HostProblem& host, int64_t b, int64_t key, bool& was_clamped);
 
-// The keys in use of entry b, and those that one of its queries sees: [first, last).
+// The keys in use of entry b, and the range [first, last) that its queries see.
 struct CacheKeys {
   int64_t in_use = 0;
   int64_t first = 0;

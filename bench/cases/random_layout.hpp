@@ -1,4 +1,4 @@
-// Layouts that callers use, drawn at random.
+// Random layouts like those of real callers.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace flashcore::bench {
 
-// [batch, heads, rows, width], heads outside of rows in memory or inside, with or without gaps. Rows
-// start at multiples of 16 bytes when `aligned`.
+// [batch, heads, rows, width], with heads outside or inside of rows in memory, with or without
+// gaps. Rows start at multiples of 16 bytes if `aligned`.
 inline TensorDesc random_layout(Random& random, DType dtype, int64_t batch, int64_t heads,
                                 int64_t rows, int64_t width, bool aligned) {
   const auto align = static_cast<int64_t>(aligned ? 16 / std::min<size_t>(size_of(dtype), 16) : 1);

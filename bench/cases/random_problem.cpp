@@ -21,7 +21,7 @@ namespace {
 
 using Sizes = RandomSizes;
 
-// Than those that the rest of a problem is drawn from.
+// A separate stream from the rest of the problem's.
 constexpr uint64_t kStateNumbers = 0x65746174735f6e69;
 constexpr uint64_t kOutputNumbers = 0x737475705f74756f;
 constexpr uint64_t kTypeNumbers = 0x73657079745f3866;
@@ -44,7 +44,7 @@ int64_t random_head_dim(Random& random, const RandomSpace& space) {
   return random.integer(1, space.largest_head_dim);
 }
 
-// At least one head in one entry.
+// Keeps at least one head and one entry.
 void limit_heads(Sizes& s, int64_t most) {
   const int64_t group = s.heads_q / s.heads_kv;
   s.heads_kv = std::clamp<int64_t>(most / group, 1, s.heads_kv);
@@ -105,7 +105,7 @@ void draw_masking(Random& random, Problem& problem, const Sizes& s, bool any_fea
   problem.window_right = random.chance(0.3) ? -1 : random.integer(0, 96);
 }
 
-// What changes scores or weights, except for the scale.
+// Draws features that change scores or weights, except for the scale.
 void draw_score_features(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_q,
                          int64_t seqlen_kv) {
   if (random.chance(0.25)) {
@@ -127,13 +127,13 @@ void draw_score_features(Random& random, Problem& problem, const Sizes& s, int64
 
 void draw_scale_and_offsets(Random& random, Problem& problem, const Sizes& s, bool e4m3) {
   if (e4m3) {
-    // Times the scales of q and k, at most 2 each: scores of sigma 2 at most, as probabilities that
-    // are rounded to e4m3 have larger errors where few keys have a row (fp8_cases.hpp).
+    // Multiplied by the scales of q and k, at most 2 each, scores have a sigma of at most 2:
+    // rounding probabilities to e4m3 has larger errors if few keys dominate a row (fp8_cases.hpp).
     problem.softmax_scale = static_cast<float>((0.1 + 0.4 * random.uniform()) /
                                                std::sqrt(static_cast<double>(s.head_dim_qk)));
   } else if (random.chance(0.2)) {
-    // Up to twice the default: the gates are for scores of moderate size, and the error that fp32
-    // makes in a score grows with it.
+    // At most twice the default: the gates are for scores of moderate size, and fp32's error in a
+    // score grows with the score.
     problem.softmax_scale =
         static_cast<float>(2 * random.uniform() / std::sqrt(static_cast<double>(s.head_dim_qk)));
   }
@@ -162,7 +162,7 @@ void draw_scales(Random& random, Problem& problem, const Sizes& s, int64_t seqle
   if (random.chance(0.8)) problem.v_scale = kv_scale();
 }
 
-// Of one problem in six: O of fp8, in half of them with a scale, and each of the largest values.
+// One problem in six gets an fp8 O, half of these with a scale, and each of the largest values.
 void draw_more_outputs(Random random, Problem& problem, const Sizes& s, const RandomSpace& space) {
   if (!space.more_outputs || !random.chance(1.0 / 6)) return;
   const auto of_heads = [&] {
@@ -181,7 +181,7 @@ void draw_more_outputs(Random random, Problem& problem, const Sizes& s, const Ra
   }
 }
 
-// Of a third of the problems whose K and V are fp8: K, V or both become the other type.
+// A third of the problems with fp8 K and V: K, V or both get the other fp8 type.
 void draw_mix(Random random, Problem& problem) {
   if (size_of(problem.k.dtype) != 1 || !random.chance(1.0 / 3)) return;
   const int64_t which = random.integer(1, 3);
@@ -202,7 +202,7 @@ void draw_transposed(Random random, Problem& problem, double share, bool aligned
                             columns_of_keys(rows) + more, aligned);
 }
 
-// Keys and values past an entry's length must not matter: make them NaN.
+// Keys and values past an entry's length must not matter: sets them to NaN.
 void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> lengths) {
   for (const std::string_view name : {"k", "v"}) {
     HostTensor& tensor = host.at(name);
@@ -223,7 +223,7 @@ void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> l
   }
 }
 
-// Whether V has some of them.
+// Returns whether V got some of them.
 bool draw_hostile_values(Random& random, HostProblem& host) {
   bool in_v = false;
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -231,9 +231,9 @@ bool draw_hostile_values(Random& random, HostProblem& host) {
   if (random.chance(0.1)) {  // a few attended (or masked) NaNs and, in V, infinities
     HostTensor& tensor = host.at(random.pick({"q", "k", "v"}));
     in_v = &tensor == &host.at("v");
-    // Not in fp8, which saturates: the largest number it has makes outputs so large that rounding
-    // them is more than the gates' absolute limit on outliers. Not with ALiBi, which makes weights
-    // that are 0 in fp32 but not in the reference.
+    // Not in fp8, which saturates: its largest number makes outputs so large that rounding them
+    // exceeds the gates' absolute limit on outliers. Not with ALiBi, where some weights are 0 in
+    // fp32 but not in the reference.
     const bool may_be_infinite =
         in_v && size_of(tensor.desc().dtype) > 1 && !host.has("alibi_slopes");
     for (int64_t n = std::min<int64_t>(tensor.elements(), 2); n > 0; --n) {
@@ -241,7 +241,7 @@ bool draw_hostile_values(Random& random, HostProblem& host) {
                  may_be_infinite && random.chance(0.5) ? kInf : kNaN);
     }
   }
-  if (random.chance(0.1)) {  // scores that grow, outliers
+  if (random.chance(0.1)) {  // growing scores, outliers
     HostTensor& q = host.at("q");
     for (int64_t n = std::min<int64_t>(q.elements(), 8); n > 0; --n) {
       q.set(random.integer(0, q.elements() - 1), 8.0);
@@ -256,8 +256,8 @@ bool draw_hostile_values(Random& random, HostProblem& host) {
   return in_v;
 }
 
-// Of a third of the problems that have them: a sink, or a slope, that is no number. An infinite slope
-// removes pairs, which a kernel may still multiply by a value (`in_v`: one is no number) if it is 0.
+// A third of the problems with sinks or slopes get one that is NaN or infinite. An infinite slope removes
+// pairs; a kernel may still multiply their weight of 0 by a value (`in_v`: some value is NaN or infinite).
 void draw_hostile_heads(Random& random, HostProblem& host, bool in_v) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -270,8 +270,8 @@ void draw_hostile_heads(Random& random, HostProblem& host, bool in_v) {
   }
 }
 
-// Slopes so steep that the nearest key has its row: exact where no pair is removed by other means,
-// and where there is no LSE, which is as large as a slope times a distance, past the gates' limit.
+// Slopes so steep that the nearest key dominates its row: exact if no other feature removes pairs,
+// and if there is no LSE, which is as large as a slope times a distance, past the gates' limit.
 void draw_steep_slopes(Random& random, HostProblem& host) {
   const Problem& p = host.problem;
   if (!p.alibi_slopes || p.lse || p.bias || p.mask || p.tree_mask || random.chance(0.5)) return;
@@ -292,7 +292,7 @@ RandomSpace narrowed(RandomSpace space, int narrowing) {
 }
 
 RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed), space_(space) {
-  random_.bits();  // seeds 0, 1, 2 ... are used as they are: step away from them
+  random_.bits();  // seeds 0, 1, 2, ... are used unchanged: step away from them
   const Sizes s = random_sizes(random_, space);
   sizes_ = s;
   const DType dtype =
@@ -373,11 +373,11 @@ HostProblem RandomDraw::fill() const {
   const uint64_t seed = random.bits();
   HostProblem host = make_host_problem(problem_, seed);
   if (!space_.any_dtype && problem_.q_scale) fill_fp8_inputs(host, seed);
-  if (space_.only_e4m3 && host.has("v_scale")) {  // outputs no larger than the gates are made for
+  if (space_.only_e4m3 && host.has("v_scale")) {  // keeps outputs within the gates' range
     HostTensor& scale = host.at("v_scale");
     for (int64_t i = 0; i < scale.elements(); ++i) scale.set(i, scale.get(i) / 2);
   }
-  if (host.has("o_scale")) {  // from what saturates to what leaves few numbers
+  if (host.has("o_scale")) {  // from saturation to few distinct numbers
     Random other(seed ^ kOutputNumbers);
     host.at("o_scale").fill([&] { return std::exp2(16 * other.uniform() - 12); });
   }
@@ -402,7 +402,7 @@ HostProblem RandomDraw::fill() const {
     set_all(host.at("seqlens_kv"), lengths);
     if (!packed && !problem_.v_transposed) dirty_padding(host, sizes_, lengths);
   }
-  // Half of the time: kernels may do all rows again whose products meet a NaN.
+  // Half of the time: kernels may recompute all rows whose products meet a NaN.
   if (problem_.v_transposed && Random(seed ^ kColumnNumbers).chance(0.5)) {
     dirty_padding(host, sizes_, lengths);
   }
@@ -412,7 +412,7 @@ HostProblem RandomDraw::fill() const {
     if (space_.steep_slopes) draw_steep_slopes(other, host);
     if (space_.hostile_heads) draw_hostile_heads(other, host, in_v);
   }
-  // Who takes the numbers instead draws another mask.
+  // A kernel that uses the numbers instead draws another mask.
   if (problem_.dropout_state) std::swap(host.dropout_seed, host.dropout_offset);
   return host;
 }

@@ -22,11 +22,11 @@ constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
 struct Shape {
   int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim;
 };
-constexpr Shape kTall = {1, 2, 1, 70, 300, 64};  // more than one tile of queries and of keys
+constexpr Shape kTall = {1, 2, 1, 70, 300, 64};  // several tiles of queries and of keys
 constexpr Shape kWide = {2, 2, 1, 33, 200, 128};
 constexpr Shape kOneKey = {1, 2, 1, 70, 1, 64};
 constexpr Shape kOneKeyWide = {1, 2, 2, 5, 1, 128};
-constexpr Shape kOneQuery = {1, 4, 1, 1, 5000, 64};  // keys enough to be split
+constexpr Shape kOneQuery = {1, 4, 1, 1, 5000, 64};  // enough keys to be split
 
 Problem problem_of(const Shape& s, DType dtype) {
   Problem problem;
@@ -38,7 +38,7 @@ Problem problem_of(const Shape& s, DType dtype) {
   return problem;
 }
 
-// Row r (a query or key) of a [B, H, S, D] tensor becomes value(r, d) in all batches and heads.
+// Sets row r (a query or key) of a [B, H, S, D] tensor to value(r, d) in all batches and heads.
 void set_rows(HostTensor& tensor, const std::function<double(int64_t, int64_t)>& value) {
   const int64_t rows = tensor.desc().shape[2];
   const int64_t width = tensor.desc().shape[3];
@@ -55,7 +55,7 @@ void multiply(HostTensor& tensor, double factor) {
   for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, tensor.get(i) * factor);
 }
 
-// q.k is the same whole number for all keys of a query.
+// Makes q.k the same integer for all keys of a query.
 void make_keys_equal(HostProblem& host) {
   set_rows(host.at("q"), [](int64_t row, int64_t d) { return static_cast<double>((row + d) % 3); });
   set_rows(host.at("k"), [](int64_t, int64_t d) { return static_cast<double>(d % 3 - 1); });
@@ -75,7 +75,7 @@ class Cases {
 
 // ---------------------------------------------------------------------------- large products
 
-// A query's elements are all x, or all -x in every other row; key j's are all of size level(j).
+// A query's elements are all x, or -x in every other row; key j's all have magnitude level(j).
 Bend levels(double q, double k, const std::function<double(int64_t)>& level) {
   return [=](HostProblem& host) {
     set_rows(host.at("q"), [=](int64_t row) { return row % 2 == 0 ? q : -q; });
@@ -83,13 +83,13 @@ Bend levels(double q, double k, const std::function<double(int64_t)>& level) {
   };
 }
 
-// Steps of 1/256, 32 keys long.
+// Steps of 1/256, each 32 keys long.
 double step_of(int64_t key) {
   const int64_t step = key / 32;
   return static_cast<double>(step) / 256;
 }
 
-// Keys in every order that an online softmax may meet them in.
+// Every order of keys that an online softmax may process.
 struct Order {
   const char* name;
   double (*level)(int64_t key);
@@ -111,7 +111,7 @@ void add_large(Cases& cases, DType dtype) {
     problem.causal = causal;
     cases.add("large/" + type + "/" + name, problem, bend);
   };
-  // q = k, from where nothing is rounded to fp32's largest: with one key any score is decided.
+  // q = k, from scores without rounding to fp32's largest: with one key any score is decided.
   for (const double x : narrow ? std::vector<double>{100, 3000, 30000}
                                : std::vector<double>{100, 30000, 1e7, 1e12, 1.2e18}) {
     for (const double sign : {1.0, -1.0}) {
@@ -138,7 +138,7 @@ void add_large(Cases& cases, DType dtype) {
       add(fmt::format("{}/one-query/{}", order.name, name), kOneQuery, levels(x, x, order.level));
     }
   }
-  // N(0, 1) times so much that the largest score has the row.
+  // N(0, 1) scaled so that the largest score dominates its row.
   const double spread = narrow ? 4000 : 1e15;
   for (const Shape& shape : {kTall, kWide, kOneQuery}) {
     add(fmt::format("normal/{}x{}x{}", shape.seqlen_q, shape.seqlen_kv, shape.head_dim), shape,
@@ -152,7 +152,7 @@ void add_large(Cases& cases, DType dtype) {
         fmt::format("scale/{}", scale), kTall, [](HostProblem&) {}, scale);
   }
   if (narrow) return;
-  // Up to 0.94 times fp32's largest: there log2(e) times the score is past it.
+  // Up to 0.94 times fp32's largest: log2(e) times the score then exceeds it.
   for (const Order& order : kOrders) {
     add(fmt::format("{}/largest", order.name), kTall, levels(1.875 * 0x1p61, 0x1p60, order.level),
         1.0f);
@@ -187,7 +187,7 @@ std::vector<BiasValue> bias_values(DType bias) {
           {"finfo.min", lowest}};
 }
 
-// Where the large bias lies, of `queries` and `keys`.
+// The pairs with a large bias, among `queries` and `keys`.
 struct Place {
   const char* name;
   bool (*has)(int64_t query, int64_t key, int64_t keys);
@@ -213,7 +213,7 @@ void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
     const std::string prefix =
         fmt::format("bias/{}/{}/{}/", to_string(dtype), to_string(bias_dtype), one.name);
     const double value = one.value;
-    // Past this, no score of moderate size changes the sum in fp64 either.
+    // Past this, no score of moderate size changes the sum, not even in fp64.
     const bool absorbs = value < -1e25;
     const auto add = [&](const std::string& what, const Shape& shape, const Place& place,
                          const std::function<void(Problem&)>& change, const Bend& bend) {
@@ -233,7 +233,7 @@ void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
     add("whole/one-query", kOneQuery, kPlaces[0], {}, {});
     add("left/one-query", kOneQuery, kPlaces[2], {}, {});
     add("whole/softcap", kTall, kPlaces[0], [](Problem& p) { p.softcap = 20; }, {});
-    // Beside pairs that a mask, or a bias of -inf, removes: whole rows of them, too.
+    // Next to pairs that a mask, or a bias of -inf, removes, including whole rows.
     add("some-rows/mask", kTall, kPlaces[1],
         [](Problem& p) {
           p.mask = p.bias;
@@ -247,7 +247,7 @@ void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
         if (i % 5 < 2 || i / keys % 7 == 0) bias.set(i, -kInf);
       }
     });
-    // A sink takes the row, joins it, or is nothing beside it.
+    // A sink dominates the row, contributes to it, or is negligible.
     for (const auto& [sink_name, sink] :
          {std::pair<const char*, double>{"0", 0.0}, {"equal", value}, {"lowest", -kLargest}}) {
       if (bias_dtype != DType::f32 || (sink == value && !absorbs)) continue;
@@ -259,14 +259,14 @@ void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
   }
 }
 
-// Slopes so steep that the key nearest to the diagonal has the row, wherever the diagonal is.
+// Slopes so steep that the key nearest to the diagonal dominates its row, for any diagonal.
 void add_alibi(Cases& cases, DType dtype) {
   for (const double slope : {1e2, 1e4, 1e8, 1e15, 1e30, 1e36, 1e38, -1e4, -1e30}) {
     const auto add = [&](const char* what, const Shape& shape,
                          const std::function<void(Problem&)>& change) {
       Problem problem = problem_of(shape, dtype);
       problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {shape.heads_q});
-      problem.causal = slope < 0;  // the first key, and no other, is the furthest
+      problem.causal = slope < 0;  // only the first key is the furthest
       if (change) change(problem);
       cases.add(fmt::format("alibi/{}/{}/{}", to_string(dtype), slope, what), problem,
                 [=](HostProblem& host) { host.at("alibi_slopes").fill([=] { return slope; }); });
@@ -282,8 +282,8 @@ void add_alibi(Cases& cases, DType dtype) {
     add("one-query", kOneQuery, [](Problem& p) { p.window_left = 60; });
     if (std::abs(slope) < 1e33) add("far-right", kTall, far(1000));
     if (slope > 0 && slope < 1e33) add("far-left", kTall, far(-1000));
-    // No key is on a diagonal, so a sink has every row, however far below it the scores are. A slope of 100 leaves a
-    // weight of exp(-200) beside it, which fp32 does not have.
+    // No key is on a diagonal, so a sink dominates every row, however far below it the scores are.
+    // A slope of 100 leaves a weight of exp(-200), which fp32 does not have.
     const auto sinks_and_offset = [](int64_t offset) {
       return [=](Problem& p) {
         p.sinks = TensorDesc::contiguous(DType::f32, {p.q.shape[1]});
@@ -296,8 +296,8 @@ void add_alibi(Cases& cases, DType dtype) {
   }
 }
 
-// Sinks that are far from the scores: above all, below all; and those that are no number, where the
-// first rows see no key.
+// Sinks that are far from the scores, above or below all; and NaN or infinite ones, where the first
+// rows see no key.
 void add_sinks(Cases& cases, DType dtype) {
   for (const double sink : {-kLargest, -1e30, -1e11, 1e11, 1e30, kLargest}) {
     Problem problem = problem_of(kTall, dtype);
@@ -334,16 +334,16 @@ void add_softcap(Cases& cases, DType dtype) {
       add(fmt::format("normal/{}x{}x{}", shape.seqlen_q, shape.seqlen_kv, shape.head_dim), shape,
           [](HostProblem&) {});
     }
-    // Scores of at most `top`, of both signs; where fp32 or the type ends, so does this.
+    // Scores of at most `top`, of both signs, up to the largest value of fp32 or the type.
     const auto at_most = [&](const char* what, double top, double (*level)(int64_t)) {
       const double width = static_cast<double>(kTall.head_dim);
       const double x = std::exp2(std::floor(std::log2(std::sqrt(top / 0.125 / width))));
       if (x > (dtype == DType::f16 ? 0x1p15 : 0x1p60) || x < 0x1p-10) return;
       add(what, kTall, levels(x, x, level));
     };
-    // All saturate, or are 0. With a small cap the levels are its own, all of them seen.
+    // All scores saturate, or are 0. With a small cap its levels are distinguishable.
     at_most("saturated", 1024 * cap, [](int64_t key) { return static_cast<double>(key % 3 - 1); });
-    // Where tanh bends, in steps that are large beside 1.
+    // Scores where tanh bends, in steps that are large compared with 1.
     if (cap >= 1e3) at_most("bends", cap, kOrders[1].level);
     // Far below the cap.
     if (cap >= 1e6) at_most("identity", cap / 4096, kOrders[4].level);

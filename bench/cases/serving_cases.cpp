@@ -14,7 +14,7 @@ std::string keys_text(int64_t keys) {
   return keys % 1024 == 0 ? fmt::format("{}k", keys / 1024) : fmt::format("{}", keys);
 }
 
-// Adds cases to a list, and makes them smaller where a quick look is wanted.
+// Adds cases to a list, in a smaller form if `quick`.
 class CacheCases {
  public:
   explicit CacheCases(bool quick) : divisor_(quick ? 8 : 1) {}
@@ -48,7 +48,7 @@ class CacheCases {
   std::vector<Case> cases_;
 };
 
-// tools/launches/standard_cases.cpp has these: another one makes every measurement stale.
+// tools/launches/standard_cases.cpp has these: another case would make every measurement stale.
 std::vector<Case> decode(bool quick) {
   CacheCases cases(quick);
   for (const int64_t heads_kv : {8, 32}) {
@@ -60,7 +60,7 @@ std::vector<Case> decode(bool quick) {
   return cases.take();
 }
 
-// Page 0 is the cache in one piece, which the others are compared with.
+// A page size of 0 is the cache in one piece, the baseline of the others.
 std::vector<Case> paged(bool quick) {
   CacheCases cases(quick);
   for (const auto& [batch, keys] :
@@ -110,8 +110,8 @@ std::vector<Case> rotated(bool quick) {
   return all;
 }
 
-// Query i of n sees all keys but the last n - 1 - i, as the last tokens of a draft do,
-// or, with a tree mask, its ancestors among the last n.
+// Query i of n sees all keys except the last n - 1 - i, like the last tokens of a draft, or, with a
+// tree mask, its ancestors among the last n.
 std::vector<Case> speculative(bool quick) {
   CacheCases cases(quick);
   for (const int64_t page : {0, 64}) {
@@ -130,7 +130,7 @@ std::vector<Case> speculative(bool quick) {
   return cases.take();
 }
 
-// A chunk of a prompt behind the keys of those before it; in one piece, and in pages. A small form
+// A chunk of a prompt after the keys of earlier chunks; in one piece, and in pages. The small form
 // has as many entries, and an eighth of the queries and of the keys.
 std::vector<Case> prefill(bool quick) {
   CacheCases cases(quick);

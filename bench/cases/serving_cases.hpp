@@ -9,7 +9,7 @@
 
 namespace flashcore::bench {
 
-// The suites of serving; nothing for another name. `quick`: an eighth of the entries and of the keys.
+// Returns a serving suite; nothing for another name. `quick`: an eighth of entries and of keys.
 std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick);
 
 }  // namespace flashcore::bench

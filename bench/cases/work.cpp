@@ -8,7 +8,7 @@
 namespace flashcore::bench {
 namespace {
 
-// Lengths that are not known become the longest.
+// Replaces unknown lengths by the largest possible ones.
 ForwardProblem with_known_lengths(ForwardProblem p, const Arguments& args) {
   if (args.seqlens_q == nullptr) p.seqlens_q.present = false;
   if (args.seqlens_kv == nullptr) p.seqlens_kv.present = false;
@@ -21,7 +21,7 @@ ForwardProblem with_known_lengths(ForwardProblem p, const Arguments& args) {
   return p;
 }
 
-// Pairs of a query and a key of one head, over the batch.
+// Pairs of a query and a key per head, summed over the batch.
 double count_pairs(const ForwardProblem& problem, const Arguments& args) {
   const ForwardProblem p = with_known_lengths(problem, args);
   if (p.packed_kv() && (args.cu_seqlens_q == nullptr || args.cu_seqlens_kv == nullptr)) {
@@ -46,7 +46,7 @@ double count_pairs(const ForwardProblem& problem, const Arguments& args) {
   return pairs;
 }
 
-// Of `qk` products with rows of Dqk elements for each pair, and `v` with rows of Dv.
+// Counts per pair `qk` products with rows of Dqk elements, and `v` with rows of Dv.
 double count_flop(const Problem& problem, const Arguments& args, int64_t qk, int64_t v) {
   const Result<ForwardProblem> resolved = resolve(problem);
   if (!resolved.ok()) return 0;

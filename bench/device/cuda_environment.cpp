@@ -9,7 +9,7 @@
 namespace flashcore::bench {
 namespace {
 
-// NVIDIA's management library, which comes with the driver; absent is no error.
+// NVIDIA's management library, part of the driver; its absence is not an error.
 class Nvml {
  public:
   explicit Nvml(const char* bus_id) {
@@ -28,7 +28,7 @@ class Nvml {
     return text.data();
   }
 
-  // 0 where it is not known.
+  // Returns 0 if it is not known.
   unsigned clock_mhz(const char* function, int which) const {
     const auto read = find<int (*)(void*, int, unsigned*)>(function);
     unsigned mhz = 0;
@@ -67,7 +67,7 @@ constexpr int kSmClock = 1, kMemoryClock = 2;
 }  // namespace
 
 nlohmann::ordered_json cuda_state(int32_t index) {
-  static const Nvml nvml(bus_id_of(index).c_str());  // of the first device asked: one per process
+  static const Nvml nvml(bus_id_of(index).c_str());  // first requested device: one per process
   return {{"sm_clock_mhz", nvml.clock_mhz("nvmlDeviceGetClockInfo", kSmClock)},
           {"power_watts", nvml.watts("nvmlDeviceGetPowerUsage")}};
 }

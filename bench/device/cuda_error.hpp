@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as a Status that says what was being done.
+// Turns CUDA runtime errors into a Status that names the failed operation.
 #pragma once
 
 #include <cuda_runtime_api.h>

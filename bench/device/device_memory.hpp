@@ -1,4 +1,4 @@
-// Memory of the device that a plan runs on, as the commands need it.
+// Memory of a plan's device, for the commands.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ class DeviceMemory {
   virtual Result<void*> allocate(size_t bytes) = 0;  // aligned to 256 bytes
   virtual Status copy_in(void* to, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, const void* from) = 0;
-  // Fills `bytes` bytes with repetitions of `piece`, the last of them cut off.
+  // Fills `bytes` bytes with repetitions of `piece`, the last one truncated.
   virtual Status copy_tiled(void* to, size_t bytes, std::span<const std::byte> piece) = 0;
   virtual Status synchronise() = 0;  // waits for all runs, and reports their error
 };
 
-// device_memory_cuda.cpp or device_memory_no_cuda.cpp defines the CUDA one.
+// The CUDA one is defined in device_memory_cuda.cpp or device_memory_no_cuda.cpp.
 Result<std::unique_ptr<DeviceMemory>> device_memory(Device device);
 Result<std::unique_ptr<DeviceMemory>> cuda_memory(int32_t index);
 

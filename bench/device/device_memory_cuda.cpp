@@ -37,7 +37,7 @@ class CudaMemory final : public DeviceMemory {
     return cuda_status(cudaMemcpy(to.data(), from, to.size(), cudaMemcpyDeviceToHost),
                        "copying from the GPU");
   }
-  // One piece from the host, then doubled on the device: a multiple of the piece stays one.
+  // Copies one piece from the host, then doubles on the device: prefixes stay whole pieces.
   Status copy_tiled(void* to, size_t bytes, std::span<const std::byte> piece) override {
     size_t filled = std::min(bytes, piece.size());
     FLASHCORE_RETURN_IF_ERROR(copy_in(to, piece.first(filled)));

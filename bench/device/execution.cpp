@@ -53,7 +53,7 @@ Status Execution::allocate(Device device) {
     const Result<void*> workspace = memory_->allocate(plan_.workspace_bytes());
     if (!workspace.ok()) return workspace.status();
     workspace_ = *workspace;
-    // Whatever it holds must not matter.
+    // Garbage: the initial contents must not matter.
     constexpr std::array<std::byte, 16> kGarbage = {std::byte{0xff}, std::byte{0x5a}};
     FLASHCORE_RETURN_IF_ERROR(memory_->copy_tiled(workspace_, plan_.workspace_bytes(), kGarbage));
   }

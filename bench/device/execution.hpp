@@ -1,4 +1,4 @@
-// A planned problem on its device: tensors and workspace are there, and results come back.
+// A planned problem on its device: tensors and workspace are allocated, and results are fetched.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace flashcore::bench {
 
-// On the CPU a run reads and writes the host tensors themselves; elsewhere copies of them.
+// On the CPU a run uses the host tensors themselves; on other devices it uses copies.
 class Execution {
  public:
-  // `host` must outlive it. Outputs on the device start as they are on the host.
+  // `host` must outlive it. Outputs on the device start with the host's contents.
   static Result<Execution> prepare(const Plan& plan, Device device, HostProblem& host);
   static Result<Execution> prepare(const Plan& plan, Device device, HostBackward& host);
 
-  // As Plan::run: asynchronous on a GPU.
+  // Same as Plan::run: asynchronous on a GPU.
   Status run(Stream stream = {}) const;
 
   // Waits, and copies the outputs to the host tensors.
@@ -31,7 +31,7 @@ class Execution {
     std::string_view name;
     HostTensor* tensor;
     bool is_output;
-    void* memory;  // of HostTensor::memory(); null on the CPU
+    void* memory;  // HostTensor::memory() on the device; null on the CPU
   };
 
   explicit Execution(Plan plan) : plan_(std::move(plan)) {}

@@ -1,5 +1,5 @@
-// GPUs by name, for those that are not here: what their data sheets say. What plans would be on them
-// is what explain_for() says.
+// GPUs by name, from their data sheets, for GPUs that are not in this machine. explain_for() says
+// what plans would be on them.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ struct KnownGpu {
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int64_t kShared80 = 163 << 10, kShared86 = 99 << 10, kShared90 = 227 << 10;
 
-// Of each compute capability the one that stands for it first.
+// The representative of each compute capability comes first.
 inline constexpr KnownGpu kKnownGpus[] = {
     {"A100", 80, 108, 1410, 40 * kMiB, kShared80},
     {"A30", 80, 56, 1440, 24 * kMiB, kShared80},
@@ -44,7 +44,7 @@ inline constexpr KnownGpu kKnownGpus[] = {
     {"RTX 5090", 120, 170, 2407, 96 * kMiB, kShared86},
 };
 
-// Letters and digits only, small: "NVIDIA H100-PCIe" is "h100pcie".
+// Letters and digits only, in lower case: "NVIDIA H100-PCIe" becomes "h100pcie".
 inline std::string plain_gpu_name(std::string_view name) {
   std::string plain;
   for (const char c : name) {
@@ -54,7 +54,7 @@ inline std::string plain_gpu_name(std::string_view name) {
   return plain.starts_with("nvidia") ? plain.substr(6) : plain;
 }
 
-// Nothing for a name that is not known.
+// Returns null for an unknown name.
 inline const KnownGpu* find_gpu(std::string_view name) {
   const auto* const found = std::find_if(
       std::begin(kKnownGpus), std::end(kKnownGpus),
@@ -62,7 +62,7 @@ inline const KnownGpu* find_gpu(std::string_view name) {
   return found == std::end(kKnownGpus) ? nullptr : found;
 }
 
-// The one that stands for a compute capability (90), if there is one.
+// The representative of a compute capability (90), if there is one.
 inline const KnownGpu* gpu_of(int32_t compute_capability) {
   const auto* const found = std::find_if(
       std::begin(kKnownGpus), std::end(kKnownGpus),
@@ -89,7 +89,7 @@ inline std::string known_capabilities() {
   return names;
 }
 
-// As a plan sees it; its name is the one that its driver gives it, where that is so simple.
+// The GPU as a plan sees it; the name is the driver's, if it can be derived.
 inline DeviceInfo device_info(const KnownGpu& gpu) {
   DeviceInfo info;
   info.device = {DeviceKind::cuda, 0};

@@ -21,7 +21,7 @@ std::string& forced_kernel() {
   return name;
 }
 
-// "cuda" is cuda:0; nothing for a name that is none.
+// "cuda" means cuda:0; nothing for an invalid name.
 std::optional<Device> parse_device(std::string_view name) {
   if (name == "cpu") return Device{DeviceKind::cpu, 0};
   const DeviceKind kind = name.starts_with("sim") ? DeviceKind::sim : DeviceKind::cuda;
@@ -147,7 +147,7 @@ bool has_backward(const std::string& name) {
   });
 }
 
-// `planned` is make_plan's answer to the options: it has the sentence for a name that is none.
+// `planned` is make_plan's answer to the options; it has the message for an invalid name.
 Result<std::vector<KernelVerdict>> select_kernels(
     const Result<std::vector<KernelVerdict>>& verdicts,
     const std::function<Result<Plan>()>& planned, const PlanOptions& options, bool all,

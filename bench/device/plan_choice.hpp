@@ -1,4 +1,4 @@
-// Which device and kernel compute a problem, by the options that every command has.
+// Chooses the device and kernel for a problem, from the options that every command has.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace flashcore::bench {
 
 struct PlanChoice {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N, sim, sim:N
-  std::string kernel;           // empty: the best that does not refuse
+  std::string kernel;           // empty: the best one that does not refuse
   int64_t threads = 0;
   bool batch_invariant = false;
   bool early_start = false;
   int64_t sim_seed = 0;
-  bool any_order = false;  // backward: sums may be added in any order
+  bool any_order = false;  // backward: allow sums in any order
 };
 
-// FLASHCORE_KERNEL stands for --kernel, in the commands that go through the table by name as well.
+// FLASHCORE_KERNEL replaces --kernel, also in commands that look kernels up by name.
 void take_forced_kernel();
 
 struct ChosenPlan {
@@ -31,7 +31,7 @@ struct ChosenPlan {
 
 std::string to_text(Device device);  // "cpu", "cuda:0", "sim:0"
 
-DeviceInfo info_of(Device device);  // nothing but zeros for one that is not there
+DeviceInfo info_of(Device device);  // all zeros if the device is not there
 
 // The devices that the options allow, best first, with all options filled in.
 Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice);
@@ -44,14 +44,14 @@ Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice)
 Result<ChosenPlan> choose_plan(const Problem& problem, const Gradients& gradients,
                                const PlanChoice& choice);
 
-// The kernels to compare on a device, each with its refusal: the one asked for, or all but the
-// judges, "reference" and "naive". Without any other kernel, "reference". Those that are not
-// automatic (the ladder) only with `all`. With `names`, exactly those, in that order.
+// The kernels to compare on a device, each with its refusal: the requested one, or all except the
+// judges, "reference" and "naive". If there is no other kernel, "reference". Kernels that are not
+// automatic (the ladder) only with `all`. With `names`, exactly these, in this order.
 Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
                                                       const PlanOptions& options, bool all,
                                                       const std::vector<std::string>& names = {});
 
-// The same for a backward pass, of kernels that have one.
+// The kernels for a backward pass: only those that have one.
 Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
                                                       const Gradients& gradients,
                                                       const PlanOptions& options, bool all,

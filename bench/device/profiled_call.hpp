@@ -1,4 +1,4 @@
-// The one call that a profiler looks at. In builds with CUDA.
+// The single call that a profiler records. Only in builds with CUDA.
 #pragma once
 
 #include "bench/tensors/tensor_set.hpp"
@@ -6,7 +6,7 @@
 
 namespace flashcore::bench {
 
-// A call to warm up, then one between the profiler's marks.
+// Makes a warm-up call, then one call between the profiler's marks.
 Status run_profiled(HostProblem& host, const PlanOptions& options);
 
 }  // namespace flashcore::bench

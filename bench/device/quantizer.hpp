@@ -6,7 +6,7 @@
 
 namespace flashcore::bench {
 
-// On a GPU every run has copies of the tensors in its memory, guards included.
+// On a GPU every run copies the tensors, including guards, to its memory.
 Quantizer quantizer_on(const PlanOptions& options);
 
 }  // namespace flashcore::bench

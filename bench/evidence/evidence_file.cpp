@@ -100,7 +100,7 @@ Result<Json> read_json(const std::string& path) {
   std::string text(static_cast<size_t>(size), '\0');
   FLASHCORE_RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
   bool too_deep = false;
-  // What lies too deep is dropped while parsing, so that nothing deep is ever built.
+  // Nesting beyond the limit is dropped while parsing, so that no deep value is ever built.
   const auto shallow = [&](int depth, Json::parse_event_t, const Json&) {
     too_deep = too_deep || depth > kMostLevels;
     return depth <= kMostLevels;

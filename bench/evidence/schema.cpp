@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A value in an error: a hostile file decides how long it is, and what is in it.
+// A value in an error message: a hostile file controls its length and contents.
 std::string shown(const Json& value) {
   constexpr size_t kMost = 60;
   if (value.is_structured()) return value.is_array() ? "a list" : "an object";

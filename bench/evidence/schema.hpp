@@ -1,4 +1,4 @@
-// Holds JSON to the few words of JSON Schema that docs/evidence/schema.json uses.
+// Checks JSON against the subset of JSON Schema that docs/evidence/schema.json uses.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,9 +7,9 @@
 
 namespace flashcore::bench {
 
-// An object whose `properties` are listed has no others, unless `additionalProperties` says what they
-// are. `definitions` are what "$ref" names. The error begins with the place: "cases[3].rows[0].gate:
-// ...".
+// An object with `properties` has no other members unless `additionalProperties`
+// describes them. `definitions` holds the targets of "$ref". An error begins with the
+// location: "cases[3].rows[0].gate: ...".
 Status check_schema(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
                     const nlohmann::ordered_json& definitions);
 

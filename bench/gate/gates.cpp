@@ -19,7 +19,7 @@ TensorDesc contiguous_f64(const TensorDesc& like) {
   return contiguous(DType::f64, std::span(like.shape).first(static_cast<size_t>(like.rank)));
 }
 
-// What a run gives; a tensor that the problem lacks is empty.
+// The results of a run; a tensor that the problem lacks is empty.
 struct Outputs {
   std::optional<HostTensor> o, lse, amax_o, amax_s;
 
@@ -30,7 +30,7 @@ struct Outputs {
   }
 };
 
-// Runs a CPU kernel on the inputs of `host`, with outputs described by `problem`.
+// Runs a CPU kernel on the inputs of `host`, with the outputs of `problem`.
 Status run_kernel(const char* kernel, HostProblem& host, const Problem& problem, Outputs& outputs,
                   int threads) {
   PlanOptions options;
@@ -50,7 +50,7 @@ std::vector<double> values_of(const std::optional<HostTensor>& tensor) {
   return tensor ? tensor->values() : std::vector<double>();
 }
 
-// The entry that each row of a packed batch belongs to.
+// The entry of each row of a packed batch.
 std::vector<int64_t> entries_of_rows(const HostProblem& host) {
   std::vector<int64_t> entries(static_cast<size_t>(host.problem.o.shape[0]));
   const HostTensor& begins = host.at("cu_seqlens_q");
@@ -71,7 +71,7 @@ std::vector<double> scales_of_elements(const HostProblem& host) {
   const auto& shape = host.problem.o.shape;
   const bool packed = host.problem.cu_seqlens_q.has_value();
   const std::vector<int64_t> entries = packed ? entries_of_rows(host) : std::vector<int64_t>();
-  const int64_t inner = packed ? shape[2] : shape[2] * shape[3];  // elements of one scale
+  const int64_t inner = packed ? shape[2] : shape[2] * shape[3];  // elements per scale
   std::vector<double> scales;
   for (int64_t n = 0; n < shape[0] * shape[1]; ++n) {
     const int64_t outer = n / shape[1], head = n % shape[1];
@@ -84,7 +84,7 @@ std::vector<double> scales_of_elements(const HostProblem& host) {
 
 template <FloatFormat F>
 double distance_from_rounding_of(double stored, double x) {
-  const uint16_t bits = encode<F>(std::abs(stored));  // those of a sign count up
+  const uint16_t bits = encode<F>(std::abs(stored));  // magnitudes order like their bits
   const bool is_largest = encode<F>(std::numeric_limits<double>::infinity()) == bits;
   const double number = decode<F>(bits);
   const double above = is_largest ? std::numeric_limits<double>::infinity()
@@ -96,13 +96,13 @@ double distance_from_rounding_of(double stored, double x) {
   return along < first ? first - along : 0;
 }
 
-// Of two numbers that are not both finite: NaN for NaN, each infinity for itself.
+// Compares two numbers that are not both finite: NaN matches NaN, each infinity matches itself.
 bool same_kind(double got, double want) {
   return got == want || (std::isnan(got) && std::isnan(want));
 }
 
-// Errors of O, and its worst element in words; a failure if an element that is not finite is of
-// another kind than the reference's.
+// Computes the errors of O, and describes its worst element. Returns a failure if an element is NaN
+// or infinite where the reference is not, or the reverse.
 std::string compare_o(const HostTensor& o, const Reference& reference, const GateLimits& limits,
                       Verdict& verdict, std::string& worst_element) {
   size_t worst = 0;
@@ -171,7 +171,7 @@ std::string compare_lse(const HostTensor& lse, const Reference& reference, Verdi
   return {};
 }
 
-// Of amax_o and amax_s: `limit_of` an element with the right value.
+// Checks amax_o or amax_s: `limit_of` gives the limit for an element's reference value.
 template <class LimitOf>
 std::string compare_largest(const char* name, const HostProblem& host,
                             const std::vector<double>& reference, bool may_be_nan,
@@ -319,7 +319,7 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   reference.amax_o = values_of(right.amax_o);
   reference.amax_s = values_of(right.amax_s);
   reference.o_scale = scales_of_elements(host);
-  // Tensor cores cut sums of fp8 products some 13 bits below the largest.
+  // Tensor cores truncate sums of fp8 products some 13 bits below the largest.
   if (is_fp8(host.problem.q.dtype)) reference.lse_rounding = 0x1p-10;
   if (!gate_limits(host.problem).naive_allowance) return reference;
   if (!with_naive) {

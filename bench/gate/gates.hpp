@@ -1,4 +1,4 @@
-// The correctness gates of docs/accuracy.md: a result against the fp64 reference.
+// The correctness gates of docs/accuracy.md: compare a result with the fp64 reference.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,76 +11,76 @@
 
 namespace flashcore::bench {
 
-// Where an element of a row-major tensor lies: "[0, 3, 17, 5]".
+// The indices of an element of a row-major tensor: "[0, 3, 17, 5]".
 std::string where(const TensorDesc& desc, size_t element);
 
-// How close is right, by the type of the inputs. The scaled error of an element is
-// |o - r| / max(1, |r|); the relative error is |o - r| / |r| as vectors.
+// The allowed errors, by the type of the inputs. The scaled error of an element is |o - r| / max(1,
+// |r|); the relative error is |o - r| / |r| as vectors.
 struct GateLimits {
   double max_scaled_error;
   double relative_error;
   double lse_error;
-  // 16-bit inputs: the largest error is at most twice that of the naive computation plus this.
+  // 16-bit inputs: the largest error is at most twice the naive computation's plus this.
   std::optional<double> naive_allowance;
-  // fp8: at most `outlier_fraction` of the elements are off by more than `outlier_error`.
+  // fp8: at most `outlier_fraction` of the elements have an error above `outlier_error`.
   std::optional<double> outlier_error;
   double outlier_fraction = 0;
 };
 
 GateLimits gate_limits(DType dtype);
 
-// The looser limits of the types that the numbers of a problem pass through; an fp8 O is judged by
-// what was rounded to it, and loosens none.
+// The looser limits of the types that a problem's numbers pass through. An fp8 O is judged by the
+// number before rounding, and loosens nothing.
 GateLimits gate_limits(const Problem& problem);
 
-// The same for a few rows, or for scores of any spread. The relative error of fp8 inputs may then be
-// what rounding to e4m3 is off by where it is coarsest, 1 / (8 sqrt(12)) in the root mean square: all
-// large probabilities of a row may lie at the lower end of a power of two.
+// The limits for a few rows, or for scores of any spread. The relative error of fp8 inputs may then
+// equal the coarsest rounding error of e4m3, 1 / (8 sqrt(12)) in the root mean square: all large
+// probabilities of a row may lie at the lower end of a power of two.
 GateLimits gate_limits_of_few_rows(const Problem& problem);
 
-// What is right for a problem: outputs in fp64, in row-major order of their indices.
+// The right outputs for a problem, in fp64, in row-major order of their indices.
 struct Reference {
   std::vector<double> o;
-  std::vector<double> lse;     // empty when the problem has none
-  std::vector<double> amax_o;  // likewise
+  std::vector<double> lse;     // empty if the problem has no LSE
+  std::vector<double> amax_o;  // same for amax_o and amax_s
   std::vector<double> amax_s;
-  std::vector<double> o_scale;  // of each element of O; empty: 1
-  double naive_max_error = 0;   // of the unfused computation with 16-bit intermediates
-  // Infinite elements of O, rising, that may be NaN: a weight rounds to 0 in 16 bits.
+  std::vector<double> o_scale;  // per element of O; empty: 1
+  double naive_max_error = 0;   // error of the unfused computation in 16 bits
+  // Infinite elements of O, in ascending order, that may be NaN: a weight rounds to 0 in 16 bits.
   std::vector<size_t> may_be_nan;
-  double lse_rounding = 0;  // of an LSE, how large a part fp32 may lose: for large scores
-  bool past_fp32 = false;   // scores past the largest fp32 number: a row may be infinite or NaN
-  std::optional<GateLimits> limits = {};  // of data that has its own
+  double lse_rounding = 0;  // the relative part of an LSE that fp32 may lose, for large scores
+  bool past_fp32 = false;   // scores exceed fp32's largest: a row may be infinite or NaN
+  std::optional<GateLimits> limits = {};  // limits specific to the data
 
   bool allows_nan(size_t element) const;
 };
 
-// Runs the kernels "reference" and, for 16-bit inputs, "naive"; without it there is no limit by its
-// error. Outputs of `host` stay as they are.
+// Runs the kernels "reference" and, for 16-bit inputs, "naive"; without `naive` its error sets no
+// limit. The outputs of `host` are not changed.
 Result<Reference> compute_reference(HostProblem& host, int threads = 0, bool naive = true);
 
 struct Verdict {
   bool passed = false;
-  std::string failure;  // one sentence: the first gate that failed
+  std::string failure;  // one sentence: the first failed gate
   double max_error = 0;
   double max_scaled_error = 0;
   double relative_error = 0;
   double lse_error = 0;
   double naive_max_error = 0;
   double outlier_fraction = 0;
-  bool repeats = true;             // a second run, where there was one, gave the same bits
-  std::set<std::string> launched;  // on a GPU: device functions, by mangled names
+  bool repeats = true;             // a second run, if any, gave the same bits
+  std::set<std::string> launched;  // GPU: mangled names of device functions
 };
 
-// How far x is from the numbers that are rounded to `stored`, a finite number of an fp8 type, where
-// those past the largest number saturate.
+// The distance of x from the numbers that round to `stored`, a finite number of an fp8 type;
+// numbers past the largest one saturate.
 double distance_from_rounding(DType fp8, double stored, double x);
 
-// Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
-// reference has it (except for `may_be_nan` and `past_fp32`), and canaries around every tensor.
+// Judges the outputs in `host`: the limits of its type, NaN and infinities exactly where the
+// reference has them (except for `may_be_nan` and `past_fp32`), and the canaries around every tensor.
 Verdict judge(const HostProblem& host, const Reference& reference);
 
-// The verdict beside the limits that it is held to.
+// The verdict, together with its limits.
 nlohmann::ordered_json verdict_json(const Verdict& verdict, const Problem& problem);
 
 }  // namespace flashcore::bench

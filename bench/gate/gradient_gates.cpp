@@ -33,7 +33,7 @@ BackwardArguments arguments_of(HostBackward& host, const Gradients& gradients, O
   });
 }
 
-// The reference's gradients, and what their sums are made of.
+// The reference's gradients, and the squares of their terms.
 Result<Outputs> run_reference(HostBackward& host, int threads, cpu::SquaredTerms& squares) {
   const Gradients gradients = exact(host.gradients);
   const Result<BackwardProblem> problem = resolve(host.forward.problem, gradients);
@@ -57,12 +57,12 @@ Result<Outputs> run_naive(HostBackward& host, int threads) {
   return outputs;
 }
 
-// How far a gradient is from the right one, over the elements that are finite in both.
+// The error of a gradient, over the elements that are finite in both.
 struct Error {
   double square = 0, largest = 0;
-  double largest_excess = 0;  // of errors over what is allowed of the elements themselves
+  double largest_excess = 0;  // largest error minus the element's own allowance
   size_t worst = 0;
-  std::optional<size_t> other_kind;  // the first element that is a number in one of them only
+  std::optional<size_t> other_kind;  // the first element that is finite in only one of them
 
   double relative(double norm) const {
     if (norm > 0) return std::sqrt(square) / norm;
@@ -94,7 +94,7 @@ double norm_of(const std::vector<double>& values) {
   return std::sqrt(sum);
 }
 
-// The elements that the root mean square is over: of a random problem, those that have a gradient.
+// The number of elements in the root mean square: for a random problem, those with a gradient.
 double count_of(const GradientReference& reference) {
   const auto count = reference.is_random
                          ? std::count_if(reference.values.begin(), reference.values.end(),
@@ -103,7 +103,7 @@ double count_of(const GradientReference& reference) {
   return std::max(1.0, static_cast<double>(count));
 }
 
-// The norm of the terms that a gradient is a sum of.
+// The norm of the terms of a gradient's sums.
 double norm_of_terms(std::string_view name, const cpu::SquaredTerms& squares) {
   const std::pair<std::string_view, double> all[] = {
       {"dq", squares.dq},           {"dk", squares.dk},
@@ -124,7 +124,7 @@ std::string first_failure(const HostBackward& host, const GradientReferences& re
       }
     }
   }
-  std::string failure;  // the first; the others' errors count all the same
+  std::string failure;  // the first one; the other errors are still computed
   for (const auto& [name, right] : reference) {
     const HostTensor& got = host.at(name);
     std::string one = judge_gradient(
@@ -190,7 +190,7 @@ Result<GradientReferences> compute_reference(HostBackward& host, int threads, bo
 std::string judge_gradient(const std::string& name, const HostTensor& got,
                            const GradientReference& reference, const GradientLimits& limits,
                            Verdict& verdict) {
-  // How far terms cancel: what is allowed of an element is of its terms.
+  // Terms may cancel: the allowance of an element is relative to its terms.
   const double own = norm_of(reference.values);
   const double cancelled = own > 0 ? reference.norm / own : 1;
   const Error error =

@@ -37,7 +37,7 @@ GradientReference reference_of(const Sums<double>& right, const Sums<Naive>& nai
 
 }  // namespace
 
-// Queries of one head, side by side, over the keys that any of them sees.
+// Queries of one head, one per lane, over the keys that any of them sees.
 template <class Naive>
 class GradientRows::Queries {
  public:
@@ -52,7 +52,7 @@ class GradientRows::Queries {
     }
   }
 
-  // Probabilities, LSE and O.
+  // Computes probabilities, LSE and O.
   void find_outputs() {
     find_scores();
     for (int64_t lane = 0; lane < count_; ++lane) {
@@ -82,7 +82,7 @@ class GradientRows::Queries {
     return sum;
   }
 
-  // After find_outputs.
+  // Call after find_outputs().
   GradientReference dq() const {
     Lanes delta_of = {};
     for (int64_t lane = 0; lane < count_; ++lane) at(delta_of, lane) = delta(lane);
@@ -124,7 +124,7 @@ class GradientRows::Queries {
     return keys[static_cast<size_t>(j - range_.begin)];
   }
 
-  // Of pairs that do not attend, kRemovedPair.
+  // kRemovedPair for pairs that do not attend.
   void find_scores() {
     const auto keys = static_cast<size_t>(range_.size());
     for (auto* const by_key : {&p_, &slope_, &naive_p_, &naive_slope_}) {
@@ -148,7 +148,7 @@ class GradientRows::Queries {
     }
   }
 
-  // Scores of a lane become probabilities.
+  // Turns the scores of a lane into probabilities.
   Softmax normalise(std::vector<Lanes>& keys, int64_t lane, DType intermediate) const {
     const double sink = a_.p_.sinks.present ? a_.args_.sinks[a_.p_.sinks.at(0, query(lane).head)]
                                             : cpu::kRemovedPair;
@@ -173,13 +173,13 @@ class GradientRows::Queries {
   int64_t first_, count_;  // rows
   KeyRange range_;
   std::vector<cpu::QueryRow> queries_;
-  std::vector<Lanes> p_, slope_, naive_p_, naive_slope_;  // by key of the range
+  std::vector<Lanes> p_, slope_, naive_p_, naive_slope_;  // indexed by key of the range
   Lanes lse_ = {};
   std::array<Softmax, kLanes> naive_ = {};
   Sums<double> o_;
 };
 
-// Keys side by side, over the queries that see any of them.
+// Keys, one per lane, over the queries that see any of them.
 template <class Naive>
 class GradientRows::Keys {
  public:
@@ -380,7 +380,7 @@ Result<GradientReference> GradientRows::dq_of(int64_t head, int64_t first, int64
   for (int64_t lane = 0; lane < count; ++lane) {
     const auto row = static_cast<size_t>(row_number(head, first + lane));
     const std::vector<double> o = queries.o(lane);
-    double allowed = 0;  // of delta, where every element of O is off by the most that it may
+    double allowed = 0;  // error of delta, if every element of O is at its limit
     for (int64_t d = 0; d < p_.head_dim_v; ++d) {
       allowed += std::abs(d_o_row(static_cast<int64_t>(row))[d]) * fp32.max_scaled_error *
                  std::max(1.0, std::abs(o[static_cast<size_t>(d)]));

@@ -1,8 +1,8 @@
-// Some rows of the gradients of one head of keys and its query heads, in fp64, and by the naive
-// computation of docs/semantics.md beside it: what a sampled gate judges gradients by.
+// Some rows of the gradients of one KV head and its query heads, in fp64, and by the naive
+// computation of docs/semantics.md: the reference of a sampled gate for gradients.
 //
-// 16 rows are computed at once. A lane is a query for dQ, and a key for dK and dV; the other side is
-// read row by row. The rows of dK and dV need LSE and delta of all queries.
+// 16 rows are computed at once. A lane is a query for dQ, and a key for dK and dV; the other side
+// is read row by row. The rows of dK and dV need LSE and delta of all queries.
 #pragma once
 
 #include <cstdint>
@@ -22,31 +22,31 @@ class GradientRows {
  public:
   static constexpr int64_t kLanes = bench::kLanes;
 
-  // How LSE and O of all queries are found: in fp64, or, of 16-bit inputs, by the CPU's kernel in
-  // fp32, whose errors are far below what they are held to. The rows of dQ have their own, in fp64.
+  // How LSE and O of all queries are computed: in fp64, or, for 16-bit inputs, by the CPU's kernel
+  // in fp32, whose errors are far below the limits. The rows of dQ compute their own in fp64.
   enum class Statistics { fp64, fp32 };
 
   GradientRows(GradientRows&&) = default;
   GradientRows(const GradientRows&) = delete;
 
-  // `forward`: one batch entry with one head of keys, not packed; its O and LSE are not read.
-  // `d_o` and `d_lse` (null: none) are contiguous, of the shapes of O and LSE.
+  // `forward`: one batch entry with one KV head, not packed; its O and LSE are not read. `d_o` and
+  // `d_lse` (null: none) are contiguous, with the shapes of O and LSE.
   static Result<GradientRows> make(HostProblem forward, const HostTensor& d_o,
                                    const HostTensor* d_lse, Statistics statistics, int threads);
 
-  // O and LSE as a forward pass is to leave them: right, and rounded to their types.
+  // The right O and LSE, rounded to their types, as a forward pass should write them.
   const HostTensor& o() const { return o_; }
   const HostTensor& lse() const { return lse_; }
 
-  // Of queries [first, first + count) of a query head, at most kLanes. An error where fp64 finds
-  // other statistics than were found for all queries.
+  // dQ of queries [first, first + count) of a query head, at most kLanes. An error if fp64 finds
+  // other statistics than those found for all queries.
   Result<GradientReference> dq(int64_t head, int64_t first, int64_t count) const;
 
-  // dK and dV, of keys [first, first + count), at most kLanes.
+  // dK and dV of keys [first, first + count), at most kLanes.
   std::pair<GradientReference, GradientReference> dk_dv(int64_t first, int64_t count) const;
 
  private:
-  struct Softmax {  // of a row: LSE is largest + log(sum)
+  struct Softmax {  // of one row: LSE is largest + log(sum)
     double largest, sum;
   };
   template <class Naive>
@@ -75,12 +75,12 @@ class GradientRows {
   Sequence s_;
   cpu::KvHead kv_;
   cpu::DropoutWeights dropout_;
-  DType intermediate_;                   // of the naive computation
+  DType intermediate_;                   // the naive computation's type
   std::vector<double> q_, d_o_, d_lse_;  // [query heads, queries, width]; d_lse_: zeros if none
   HostTensor o_, lse_;
-  // By query head and query. `naive_delta_` is of O as it is rounded.
+  // Indexed by query head and query. `naive_delta_` uses the rounded O.
   std::vector<double> row_lse_, delta_, naive_delta_;
-  // The naive computation's largest score, and sum of weights; LSE and 1 where they were not found.
+  // The naive computation's largest score and sum of weights; LSE and 1 if they were not found.
   std::vector<double> naive_largest_, naive_sum_;
 };
 

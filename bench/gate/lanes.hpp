@@ -1,4 +1,4 @@
-// Rows side by side: what gradient_rows.cpp computes at once.
+// Rows in lanes, which gradient_rows.cpp computes at once.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Lanes = std::array<double, kLanes>;
 inline double& at(Lanes& lanes, int64_t lane) { return lanes[static_cast<size_t>(lane)]; }
 inline double at(const Lanes& lanes, int64_t lane) { return lanes[static_cast<size_t>(lane)]; }
 
-// Rows side by side, for products of all of them with one row, summed in T.
+// Several rows in lanes, for products of all of them with one row, summed in T.
 template <class T>
 class SideBySide {
  public:
@@ -45,7 +45,7 @@ class SideBySide {
   int64_t width_;
 };
 
-// A row for each lane, to which weighted rows are added; rounded to T after each addition.
+// One row per lane, to which weighted rows are added; rounded to T after each addition.
 template <class T>
 class Sums {
  public:

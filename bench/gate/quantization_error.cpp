@@ -22,7 +22,7 @@ std::vector<double> shifts(const HostProblem& wide, const HostTensor& mean) {
   for (size_t row = 0; row < out.size(); ++row) {
     const auto i = static_cast<int64_t>(row);
     const int64_t h = packed ? i % heads : i / rows % heads;
-    if (packed) {  // entries rise with the rows
+    if (packed) {  // entries ascend with the rows
       while (static_cast<int64_t>(wide.at("cu_seqlens_q").get(entry + 1)) <= i / heads) ++entry;
     } else {
       entry = i / rows / heads;

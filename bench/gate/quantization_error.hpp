@@ -1,5 +1,5 @@
-// What quantisation alone costs: attention of fp8 inputs against that of the inputs before, both by
-// the fp64 reference.
+// The error of quantisation only: attention of fp8 inputs compared with attention of the original
+// inputs, both by the fp64 reference.
 #pragma once
 
 #include "bench/gate/gates.hpp"
@@ -10,7 +10,7 @@ namespace flashcore::bench {
 struct QuantizationError {
   double max_scaled_error = 0;  // |o - r| / max(1, |r|)
   double relative_error = 0;    // |o - r| / |r|, as vectors
-  double lse_error = 0;         // the largest; of a smoothed k, with scale * dot(q, mean) added
+  double lse_error = 0;         // the largest; with a smoothed k, after adding scale * dot(q, mean)
 };
 
 // `right` is the reference of `wide`.

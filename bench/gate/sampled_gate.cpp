@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 constexpr int64_t kMostBlocks = 64;
 
-// Where a block's rows begin in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of 1 is the
-// same for all.
+// The first element of a block's rows in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of
+// 1 is broadcast.
 int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
   const auto at = [&](size_t d, int64_t index) { return pairs.shape[d] == 1 ? int64_t{0} : index; };
   const int64_t head = at(0, rows.batch) * pairs.shape[1] + at(1, rows.head);
@@ -31,7 +31,7 @@ std::optional<TensorDesc> of_one_head(const std::optional<TensorDesc>& scales) {
                            : TensorDesc::contiguous(scales->dtype, {1, 1, scales->shape[2]});
 }
 
-// The bits of a tree mask as a mask of the block's pairs: a block begins at another diagonal.
+// Converts a tree mask's bits to a mask of the block's pairs: a block has another diagonal.
 void fill_tree_pairs(const Problem& whole, const ReadElements& inputs, const RowBlock& rows,
                      int64_t offset, HostTensor& mask) {
   const TensorDesc& bits = *whole.tree_mask;
@@ -51,7 +51,7 @@ void fill_tree_pairs(const Problem& whole, const ReadElements& inputs, const Row
   }
 }
 
-// One block as a problem of one head, with its inputs.
+// Turns one block into a problem of one head, with its inputs.
 HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const RowBlock& rows) {
   const int64_t heads_q = whole.q.shape[1], heads_kv = whole.k.shape[1];
   const int64_t seqlen_q = whole.q.shape[2], seqlen_kv = whole.k.shape[2];
@@ -78,7 +78,7 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
        {&part.q_scale, &part.k_scale, &part.v_scale, &part.o_scale}) {
     *scales = of_one_head(*scales);
   }
-  part.amax_o.reset();  // of whole heads: a few rows do not say
+  part.amax_o.reset();  // covers whole heads: a few rows cannot give it
   part.amax_s.reset();
   HostProblem block = allocate(part);
   int64_t in_use = seqlen_kv;
@@ -86,7 +86,7 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
     inputs("seqlens_kv", rows.batch, block.at("seqlens_kv"));
     in_use = static_cast<int64_t>(block.at("seqlens_kv").get(0));
   }
-  // The diagonal of the whole problem, seen from the block's first row.
+  // The diagonal of the whole problem, relative to the block's first row.
   const int64_t offset = whole.alignment == Alignment::top_left       ? 0
                          : whole.alignment == Alignment::bottom_right ? in_use - seqlen_q
                                                                       : whole.causal_offset;
@@ -123,8 +123,8 @@ bool all_written(const HostTensor& o) {
   return true;
 }
 
-// Heads are spread evenly, ends included; positions too, in an order of their own (the step is a
-// prime past kMostBlocks, so each is taken once) that begins at the first and ends at the last.
+// Heads are spread evenly, including both ends. So are positions, in an order of their own (the step
+// is a prime above kMostBlocks, so each is taken once) that starts at the first and ends at the last.
 std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
   const int64_t batch = p.q.shape[0], heads = p.q.shape[1], seqlen_q = p.q.shape[2];
   if (p.dropout_p > 0) return {{0, 0, 0, std::min(seqlen_q, 4 * kBlockRows)}};
@@ -165,7 +165,7 @@ Result<SampledReference> SampledReference::compute(const Problem& problem,
   sampled.seqlen_q_ = problem.q.shape[2];
   const std::vector<RowBlock> chosen = choose_blocks(problem, flop);
   sampled.blocks_.resize(chosen.size());
-  // A block has one head, which the reference computes on one thread; so blocks run side by side.
+  // A block has one head, which the reference computes on one thread; so blocks run in parallel.
   std::vector<Status> errors(chosen.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {

@@ -20,18 +20,18 @@ namespace {
 constexpr int64_t kRows = GradientRows::kLanes;
 constexpr int64_t kMostHeads = 8;
 
-// In operations, of which a core does about 3e9 a second. Past the first there are fewer blocks,
-// but two of a head; past the second two heads; past the third LSE and O of all queries of 16-bit
-// inputs are found in fp32, on which a core spends a tenth of the time; past the last the gate of
-// fp32 inputs is refused.
+// In operations; a core does about 3e9 per second. Past the first limit there are fewer blocks,
+// but two per head; past the second, two heads; past the third, LSE and O of all queries of
+// 16-bit inputs are computed in fp32, in a tenth of the time; past the last, the gate of fp32
+// inputs is refused.
 constexpr double kBlocks = 2e10;
 constexpr double kStatistics = 1e10;
 constexpr double kFp64Statistics = 2e10;
 constexpr double kMostStatistics = 4e11;
-// A pair's weights, exponentials and roundings, beside the products of its rows.
+// The cost of a pair's weights, exponentials and roundings, in addition to its products.
 constexpr int64_t kPairOfGradients = 400;
 
-// Lengths of a batch entry, and where its rows begin in a packed tensor.
+// The lengths of a batch entry, and the start of its rows in a packed tensor.
 struct Entry {
   int64_t begin_q = 0, begin_kv = 0, len_q = 0, len_kv = 0;
 };
@@ -53,7 +53,7 @@ int64_t entries_of(const Problem& problem) {
   return is_packed(problem) ? problem.cu_seqlens_q->shape[0] - 1 : problem.q.shape[0];
 }
 
-// Of LSE and O of all queries of a head of keys.
+// The cost of LSE and O of all queries of a KV head.
 double statistics_of(const Problem& problem, const Entry& entry) {
   const int64_t group = problem.q.shape[1] / problem.k.shape[1];
   const int64_t width = problem.q.shape[static_cast<size_t>(problem.q.rank - 1)] +
@@ -61,8 +61,8 @@ double statistics_of(const Problem& problem, const Entry& entry) {
   return 2.0 * static_cast<double>(group * entry.len_q) * static_cast<double>(entry.len_kv * width);
 }
 
-// Calls visit(begin, rows) for rows that lie together: of [B, H, S, width] all of the block, of a
-// packed [total, H, width] one by one. `begin` is their first element in the whole tensor.
+// Calls visit(begin, rows) for contiguous rows: the whole block in [B, H, S, width], single rows in
+// a packed [total, H, width]. `begin` is their first element in the whole tensor.
 template <class Visit>
 void for_each_piece(const TensorDesc& whole, bool packed, int64_t entry_begin, const RowBlock& rows,
                     int64_t width, Visit&& visit) {
@@ -81,7 +81,7 @@ std::byte* element(HostTensor& dense, int64_t index) {
          static_cast<size_t>(index) * size_of(dense.desc().dtype);
 }
 
-// Rows of a block of the whole tensor into `to` from its row `row` on; all rows have `width` elements.
+// Reads a block's rows of the whole tensor into `to` from row `row` on; all rows have `width` elements.
 void read_rows(const ReadElements& read, std::string_view name, const TensorDesc& whole,
                bool packed, int64_t entry_begin, const RowBlock& rows, HostTensor& to,
                int64_t row = 0) {
@@ -96,8 +96,8 @@ void read_rows(const ReadElements& read, std::string_view name, const TensorDesc
   });
 }
 
-// `count` rows of a head, or as many blocks of them as are wanted, spread evenly, ends included.
-// Query heads take turns.
+// `count` rows of a head, or the requested number of blocks, spread evenly including both ends.
+// Query heads alternate.
 std::vector<RowBlock> spread(int64_t batch, int64_t first_head, int64_t heads, int64_t rows,
                              double wanted) {
   std::vector<RowBlock> blocks;
@@ -123,7 +123,7 @@ std::vector<RowBlock> spread(int64_t batch, int64_t first_head, int64_t heads, i
 
 }  // namespace
 
-// Finds the reference, head by head.
+// Computes the reference, head by head.
 class SampledGradients::Sampler {
  public:
   Sampler(SampledGradients& out, const BackwardInputs& inputs, int threads)
@@ -164,7 +164,7 @@ class SampledGradients::Sampler {
     return desc.shape[static_cast<size_t>(desc.rank - 1)];
   }
 
-  // Blocks of a side that there is time for; one of them computes 16 rows of `others` pairs.
+  // The number of blocks that there is time for; a block computes 16 rows of `others` pairs.
   double affordable(int64_t others) const {
     const int64_t pair = 6 * (width_of(problem_.q) + width_of(problem_.v)) + kPairOfGradients;
     const auto work = static_cast<double>(kRows * std::max<int64_t>(others, 1) * pair);
@@ -192,7 +192,7 @@ class SampledGradients::Sampler {
 
   std::vector<int64_t> lse_shape(const Entry& entry) const { return {1, group_, entry.len_q}; }
 
-  // The head as a problem of its own.
+  // Turns the head into a problem of its own.
   HostProblem describe(const Entry& entry) const {
     Problem part = problem_;
     part.q = contiguous(problem_.q.dtype,
@@ -250,7 +250,7 @@ class SampledGradients::Sampler {
     }
   }
 
-  // Rows of all query heads of the group.
+  // Reads rows of all query heads of the group.
   void read_queries(std::string_view name, const TensorDesc& whole, const Entry& entry,
                     int64_t batch, int64_t head, HostTensor& to) const {
     for (int64_t h = 0; h < group_; ++h) {
@@ -284,7 +284,7 @@ class SampledGradients::Sampler {
     }
   }
 
-  // Blocks run side by side.
+  // Blocks run in parallel.
   Status add_blocks(const GradientRows& rows, const Entry& entry, int64_t batch, int64_t head) {
     const std::vector<RowBlock> of_q =
         spread(batch, head * group_, group_, entry.len_q, affordable(entry.len_kv));

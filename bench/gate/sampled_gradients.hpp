@@ -1,5 +1,5 @@
-// The gate for backward problems whose whole fp64 reference would take minutes: rows of dQ, dK and
-// dV of some heads are judged.
+// The gate for backward problems whose whole fp64 reference would take minutes: judges rows of dQ,
+// dK and dV of some heads.
 #pragma once
 
 #include <cstddef>
@@ -21,45 +21,45 @@ namespace flashcore::bench {
 using WriteElements =
     std::function<void(std::string_view name, int64_t begin, const HostTensor& from)>;
 
-// What a backward run reads: its tensors but O and LSE, and its dropout.
+// The inputs of a backward run: its tensors except O and LSE, and its dropout.
 struct BackwardInputs {
   ReadElements read;
   uint64_t dropout_seed = 0;
   uint64_t dropout_offset = 0;
 };
 
-// Reference of blocks of 16 rows of dQ, dK and dV. Heads of keys are spread evenly, with the first
-// and the last among them, and so are the rows in each head. With dropout, whose draw depends on
-// the head, they are all of the first one. The rows of a gradient are held to its limits together,
-// and each block to that of the relative error by itself: rows with small gradients count, too.
+// The reference of blocks of 16 rows of dQ, dK and dV. KV heads are spread evenly, including the
+// first and the last, and so are the rows in each head. With dropout, whose mask depends on the
+// head, all blocks are in the first head. A gradient's rows together must meet its limits, and each
+// block alone the limit of the relative error, so that rows with small gradients count, too.
 class SampledGradients {
  public:
-  // Why these gradients cannot be judged by rows; empty where they can.
+  // Returns why these gradients cannot be judged by rows; empty if they can.
   static std::string refusal(const Problem& problem, const Gradients& gradients);
 
-  // For a problem without such a refusal.
+  // The problem must not have such a refusal.
   static Result<SampledGradients> compute(const Problem& problem, const Gradients& gradients,
                                           const BackwardInputs& inputs, int threads = 0);
 
-  // O and LSE of the heads that are judged, right and rounded: what kernels are to read.
+  // Writes the right O and LSE, rounded, of the judged heads: the inputs of the kernels.
   void write_forward(const WriteElements& write) const;
 
-  // Rows of dQ, and of dK and dV, where `head` is one of keys.
+  // The judged rows of dQ, and of dK and dV, where `head` is a KV head.
   std::vector<RowBlock> blocks_q() const { return blocks_of("dq"); }
   std::vector<RowBlock> blocks_kv() const { return blocks_of("dk"); }
   std::string judged() const;  // "512 of 16384 rows of dQ, 256 of 4096 of dK and dV"
 
-  // Judges those rows of "dq", "dk" and "dv".
+  // Judges these rows of "dq", "dk" and "dv".
   Verdict judge(const ReadElements& gradients) const;
 
-  // The same of the rows alone: those of dQ in the order of the blocks, then of dK, then of dV.
+  // Judges only these rows: dQ's in the order of the blocks, then dK's, then dV's.
   Result<Verdict> judge_rows(std::span<const std::byte> rows) const;
 
  private:
   struct Block {
-    std::string name;  // of the gradient
+    std::string name;  // gradient
     RowBlock rows;
-    int64_t entry_begin;  // where the entry's rows begin in a packed tensor
+    int64_t entry_begin;  // start of the entry's rows in a packed tensor
     GradientReference reference;
   };
   struct Forward {
@@ -78,7 +78,7 @@ class SampledGradients {
   Problem problem_;
   Gradients gradients_;
   std::vector<Forward> forward_;
-  std::vector<Block> blocks_;  // of dQ, then of dK, then of dV
+  std::vector<Block> blocks_;  // dQ's, then dK's, then dV's
 };
 
 }  // namespace flashcore::bench

@@ -34,7 +34,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     if (!fs::is_regular_file(status)) {
       return invalid("{}: is not a regular file, wanted a file to write", path);
     }
-    // A link stays a link, and what it leads to is replaced.
+    // A symbolic link stays; its target is replaced.
     if (const fs::path real = fs::canonical(target, error); !error) target = real;
   }
   std::string temporary = target.string() + ".XXXXXX";

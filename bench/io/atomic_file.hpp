@@ -1,4 +1,4 @@
-// A file that appears whole or not at all: written beside its place, then renamed into it.
+// A file that appears whole or not at all: written next to its path, then renamed.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace flashcore::io {
 
 class AtomicFile {
  public:
-  // Refuses a path that holds something other than a regular file.
+  // Refuses a path that is not a regular file.
   static Result<AtomicFile> create(const std::string& path);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
-  ~AtomicFile();  // without commit(): as if it had never been
+  ~AtomicFile();  // without commit(): leaves no trace
 
   Status write(std::span<const std::byte> bytes);
   Status commit();
@@ -31,7 +31,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// True when both paths name one existing file, through links too.
+// Returns whether both paths name one existing file, also through links.
 bool same_file(const std::string& a, const std::string& b);
 
 }  // namespace flashcore::io

@@ -1,5 +1,5 @@
-// Where a reader's bytes come from: a regular file, or memory (tests and fuzzing). Reads are whole
-// or refused; nothing is mapped, so a file that shrinks meanwhile is an error and not a signal.
+// The bytes that a reader parses: a regular file, or memory (tests and fuzzing). Reads are complete
+// or refused. Nothing is mapped, so a file that shrinks meanwhile is an error and not a signal.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace flashcore::io {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  virtual const std::string& name() const = 0;  // begins every error about it
+  virtual const std::string& name() const = 0;  // prefix of every error about it
   virtual uint64_t size() const = 0;
   virtual Status read(uint64_t offset, std::span<std::byte> out) const = 0;
 };
@@ -33,7 +33,7 @@ class MemorySource final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-// Refuses what is not a regular file: a directory, a pipe, a device.
+// Refuses anything but a regular file, such as a directory, a pipe or a device.
 Result<std::unique_ptr<ByteSource>> open_file(const std::string& path);
 
 }  // namespace flashcore::io

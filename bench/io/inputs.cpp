@@ -53,7 +53,7 @@ Result<TensorSource> source_of(OpenFile file, io::TensorInfo info, std::optional
   return TensorSource{std::move(file), std::move(info), *dtype};
 }
 
-// What an option such as --q names: a .npy file, or a tensor of the archive.
+// The source that an option such as --q names: a .npy file, or a tensor of the archive.
 Result<TensorSource> find_chosen(const std::string& name, const std::string& value,
                                  const Archive& archive, std::optional<DType> raw) {
   if (value.ends_with(".npy")) {

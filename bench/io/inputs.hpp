@@ -22,25 +22,25 @@ const std::vector<std::string>& input_names();
 struct TensorSource {
   std::shared_ptr<io::ByteSource> file;
   io::TensorInfo info;
-  DType dtype = DType::f32;  // of its elements once read
+  DType dtype = DType::f32;  // element type in memory
 };
 using TensorSources = std::map<std::string, TensorSource, std::less<>>;
 
 struct InputFiles {
   std::string file;                           // .safetensors, or empty
-  std::map<std::string, std::string> chosen;  // by tensor: a name in `file`, or a .npy file
-  std::vector<std::string> without;           // tensors of `file` that are not used
-  std::vector<std::string> more = {};         // to find besides input_names()
-  std::optional<DType> raw;                   // what bytes without a type are
+  std::map<std::string, std::string> chosen;  // tensor to a name in `file`, or a .npy file
+  std::vector<std::string> without;           // tensors of `file` to ignore
+  std::vector<std::string> more = {};         // tensors to find in addition to input_names()
+  std::optional<DType> raw;                   // the type of bytes without a type
 };
 
 // Opens the files and finds every tensor of the problem in them. q, k and v must be there.
 Result<TensorSources> find_inputs(const InputFiles& files);
 
-// The paths of all of them: nothing is written there.
+// All paths: nothing may be written there.
 std::vector<std::string> paths_of(const TensorSources& sources);
 
-// Reads one tensor into host memory as `desc` says, converting its elements where the types differ.
+// Reads one tensor into host memory in the form of `desc`, and converts elements if types differ.
 Result<HostTensor> read_tensor(const TensorSource& source, const TensorDesc& desc);
 
 }  // namespace flashcore::bench

@@ -37,7 +37,7 @@ constexpr std::array<Descr, 11> kDescrs = {{{"f4", StoredType::f32},
                                             {"u1", StoredType::raw8},
                                             {"u2", StoredType::raw16}}};
 
-// Reads the header's dictionary, and no more of Python than that.
+// Reads the header's dictionary, and no other Python.
 class DictionaryReader {
  public:
   explicit DictionaryReader(std::string_view text) : rest_(text) {}
@@ -46,7 +46,7 @@ class DictionaryReader {
   bool fortran_order = false;
   std::vector<int64_t> shape;
 
-  // Empty, or what is wrong as "..., wanted ...".
+  // Returns what is wrong, as "..., wanted ...", or "".
   std::string read() {
     if (!take('{')) return "is not a dictionary, wanted {'descr': ..., ...}";
     bool has_descr = false, has_order = false, has_shape = false;
@@ -104,7 +104,7 @@ class DictionaryReader {
     return true;
   }
 
-  // No escapes: no key and no simple descr has any.
+  // Escapes are not supported: no key and no simple descr has any.
   bool read_string(std::string& out) {
     skip_space();
     if (rest_.empty() || (rest_[0] != '\'' && rest_[0] != '"')) return false;
@@ -137,7 +137,7 @@ class DictionaryReader {
   std::string_view rest_;
 };
 
-// Empty for types that .npy does not have, and for i64, which is narrowed when it is read.
+// Empty for types that .npy does not have, and for i64, which is narrowed when read.
 std::string_view written_descr(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -176,7 +176,7 @@ Result<StoredType> stored_type(const ByteSource& source, std::string_view descr)
   return row->type;
 }
 
-// The header's text, and where the data begins.
+// The header's text, and the offset of the data.
 Result<std::pair<std::string, uint64_t>> read_header(const ByteSource& source) {
   std::array<char, kPreamble> preamble{};
   if (source.size() < kPreamble) {

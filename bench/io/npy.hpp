@@ -12,13 +12,13 @@
 
 namespace flashcore::io {
 
-// The array of the file. Refuses big-endian numbers, Fortran order, and a size that disagrees.
+// Returns the file's array. Refuses big-endian numbers, Fortran order, and a size that disagrees.
 Result<TensorInfo> list_npy(const ByteSource& source);
 
-// .npy has no bf16 and no fp8: refused; `option` chooses the type.
+// Refuses bf16 and fp8, which .npy does not have; `option` is the option that chose the type.
 Status check_npy(const std::string& path, DType dtype, std::string_view option = "--out-dtype");
 
-// Replaces the file as a whole, or leaves it as it was.
+// Replaces the whole file, or leaves it unchanged.
 Status write_npy(const std::string& path, const OutputTensor& tensor);
 
 }  // namespace flashcore::io

@@ -51,7 +51,7 @@ bool same_path(const std::string& a, const std::string& b) {
           io::same_file(a, b));
 }
 
-// The tensor as its memory lies: bshd swaps the dimensions of what the problem calls bhsd.
+// The tensor in its memory order: bshd swaps dimensions of the problem's bhsd.
 io::OutputTensor stored(const std::string& name, const HostTensor& tensor,
                         const std::string& layout) {
   const TensorDesc& desc = tensor.desc();
@@ -81,7 +81,7 @@ Status write(const std::string& path, const std::vector<io::OutputTensor>& tenso
   return {};
 }
 
-// The inputs' file, and that the result has a file of its own.
+// Checks the inputs' file, and that the result has a file of its own.
 Status check_others(const OutputFiles& files, const std::vector<std::string>& inputs) {
   if (!files.save_inputs.empty()) {
     FLASHCORE_RETURN_IF_ERROR(check_input_file("--save-inputs", files.save_inputs, inputs));

@@ -10,24 +10,24 @@
 
 namespace flashcore::bench {
 
-// A problem, and where its data comes from.
+// A problem, and the sources of its data.
 struct ProblemInputs {
   Problem problem;
-  // Empty: inputs are drawn from N(0, 1) by `seed`, as "d_o" and "d_lse" are where they are missing.
+  // Empty: draws inputs from N(0, 1) by `seed`, and also "d_o" and "d_lse" if they are missing.
   TensorSources sources;
   uint64_t seed = 0;
   uint64_t dropout_seed = 0;
   uint64_t dropout_offset = 0;
 
-  // Reads or draws the inputs; outputs are poisoned. Call it for problems that a plan was made
-  // for: descriptors are trusted. Refuses what this machine's memory does not hold.
+  // Reads or draws the inputs; poisons the outputs. The problem must have a plan: descriptors are
+  // trusted. Refuses data that this machine's memory does not hold.
   Result<HostProblem> load() const;
 
-  // The same with the gradients of a backward plan. O and LSE are for a forward run to write.
+  // load() with the gradients of a backward plan. A forward run must write O and LSE.
   Result<HostBackward> load(const Gradients& gradients) const;
 };
 
-// Refuses a problem whose tensors this machine's memory does not hold.
+// Refuses a problem whose tensors do not fit into this machine's memory.
 Status check_memory(const Problem& problem);
 Status check_memory(const Problem& problem, const Gradients& gradients);
 

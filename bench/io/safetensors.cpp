@@ -23,7 +23,7 @@ constexpr uint64_t kLargestHeader = 100'000'000;  // the format's own limit
 struct TypeName {
   const char* name;
   StoredType type;
-  std::optional<DType> written;  // the type that this name is written for
+  std::optional<DType> written;  // the type that is written under this name
 };
 constexpr std::array<TypeName, 9> kTypes = {{{"F32", StoredType::f32, DType::f32},
                                              {"F16", StoredType::f16, DType::f16},
@@ -42,12 +42,12 @@ StoredType type_from_name(std::string_view name) {
   return StoredType::other;
 }
 
-// Accepts exactly the header's grammar while nlohmann's scanner walks it, so that nesting is
-// bounded, repeated keys are seen, and no tree is built from hostile text.
+// Accepts exactly the header's grammar while nlohmann's scanner reads it, so that nesting is
+// bounded, repeated keys are detected, and no tree is built from hostile text.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<TensorInfo> tensors;
-  std::string error;  // what is wrong, as "..., wanted ..."
+  std::string error;  // the error, as "..., wanted ..."
 
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("a boolean"); }
@@ -181,7 +181,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   std::set<std::string> names_, fields_, metadata_;
 };
 
-// Until here offset and bytes hold the file's begin and end; turns them into what they mean.
+// Converts offset and bytes, which hold the file's begin and end until here.
 Status check_tensor(const ByteSource& source, TensorInfo& tensor, uint64_t data_begin) {
   const uint64_t data_size = source.size() - data_begin;
   const uint64_t begin = tensor.offset;
@@ -197,7 +197,7 @@ Status check_tensor(const ByteSource& source, TensorInfo& tensor, uint64_t data_
     return invalid("{}: tensor '{}' has shape {}, wanted fewer than 2^63 elements", source.name(),
                    tensor.name, to_text(tensor.shape));
   }
-  if (tensor.type == StoredType::other) return {};  // refused when it is asked for
+  if (tensor.type == StoredType::other) return {};  // refused on use
   uint64_t wanted = 0;
   if (__builtin_mul_overflow(*count, size_of(tensor.type), &wanted) || wanted != tensor.bytes) {
     return invalid("{}: tensor '{}' has {} bytes, wanted those of {} elements of {}", source.name(),

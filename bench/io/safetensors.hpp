@@ -26,7 +26,7 @@ struct OutputTensor {
   std::span<const std::byte> data;
 };
 
-// Replaces the file as a whole, or leaves it as it was.
+// Replaces the whole file, or leaves it unchanged.
 Status write_safetensors(const std::string& path, std::span<const OutputTensor> tensors);
 
 }  // namespace flashcore::io

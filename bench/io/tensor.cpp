@@ -39,7 +39,7 @@ std::optional<DType> dtype_of(StoredType type) {
   return std::nullopt;
 }
 
-// Elements converted at a time: bounded memory, whatever the tensor's size.
+// Elements converted at a time: limits memory for any tensor size.
 constexpr size_t kChunk = 4096;
 
 Status read_narrowed(const ByteSource& source, const TensorInfo& info, std::span<std::byte> out) {

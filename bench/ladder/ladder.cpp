@@ -70,7 +70,7 @@ class Ladder final : public RunListener {
     saved_ = save();
   }
 
-  // What a rung is known by: all that it launched for its gates and its times.
+  // Adds to the functions that identify a rung: all that it launched for its gates and its times.
   void add_launched(const std::string& rung, const std::set<std::string>& launched) {
     std::set<std::string>& all = launched_[rung];
     all.insert(launched.begin(), launched.end());
@@ -90,7 +90,7 @@ class Ladder final : public RunListener {
   const LadderOptions& options_;
   const std::function<void(const std::string&)>& step_;
   std::vector<std::string> names_;
-  std::map<std::string, std::set<std::string>> launched_;  // by each rung
+  std::map<std::string, std::set<std::string>> launched_;  // rung to functions
   Json evidence_;
   Status saved_;
 };
@@ -134,7 +134,7 @@ Status Ladder::open() {
   return save();
 }
 
-// The rungs that read this type: the table of gates, then random problems of it.
+// Gates the rungs that read this type: the table of gates, then random problems.
 Status Ladder::gate_input(DType input) {
   const Tested tested{.plan = plan_, .kernels = names_of(input)};
   std::vector<Case> cases;
@@ -147,7 +147,7 @@ Status Ladder::gate_input(DType input) {
   const Result<std::vector<GateRow>> rows = judge_table(cases, options_.seeds, tested);
   if (!rows.ok()) return rows.status();
   RandomTrials tails{.problems = options_.tails, .first_seed = 0, .space = {}};
-  // More heads take a simulated GPU seconds, and run the same lines.
+  // More heads cost a simulated GPU seconds, and run the same code.
   tails.space = {.largest_seqlen = 300,
                  .most_heads = plan_.device.kind == DeviceKind::sim ? 2 : 0,
                  .any_dtype = false,
@@ -185,7 +185,7 @@ Status Ladder::gate() {
   return save();
 }
 
-// Every shape, with the inputs that the rungs read, for those that passed their gates.
+// Every shape, with the rungs' inputs, for the rungs that passed their gates.
 std::vector<Subject> Ladder::timed_cases() const {
   std::vector<Subject> subjects;
   for (const Case& shape : options_.timed) {
@@ -213,7 +213,7 @@ Status Ladder::time() {
   options.backends = kBackends;
   Json run;
   const Status status = run_cases(options, timed_cases(), plan_, RunOrder{}, *this, run);
-  if (run.is_object()) {  // else it did not begin
+  if (run.is_object()) {  // otherwise it did not begin
     evidence_["ceilings"] = run["ceilings"];
     for (const Json& note : run["notes"]) evidence_["notes"].push_back(note);
     if (run["peers"].is_object()) {

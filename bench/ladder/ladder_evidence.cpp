@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kUnfused = "00_unfused";
 
-// Of a kernel on random problems, as a sentence; empty when there is none.
+// A kernel's first failure on random problems, as a sentence; empty if there is none.
 std::string first_failure(const std::string& kernel, const Findings& found) {
   for (const Failure& one : found.failures()) {
     if (one.kernel == kernel) {
@@ -54,7 +54,7 @@ Json rung_gate(const std::string& rung, const std::vector<GateRow>& table, const
                     {"lse_error", tally.lse_error}});
     scaled_error = std::max(scaled_error, tally.max_scaled_error);
     relative_error = std::max(relative_error, tally.relative_error);
-    equal += tally.passed;  // no run passes whose repetition differs
+    equal += tally.passed;  // a run whose repetition differs does not pass
     different += tally.different;
     if (failure.empty()) failure = tally.failure.empty() ? tally.refusal : tally.failure;
   }

@@ -1,5 +1,5 @@
-// cuDNN's fused attention, asked from C++: the graph of cudnn_attention.hpp as the plan that cuDNN's
-// heuristics put first, with the memory and the numbers of a problem.
+// cuDNN's fused attention from C++: builds the graph of cudnn_attention.hpp, takes the plan that
+// cuDNN's heuristics rank first, and binds the memory and scalars of a problem.
 #include <cuda_runtime_api.h>
 
 #include <cmath>
@@ -18,12 +18,12 @@
 namespace flashcore::bench {
 namespace {
 
-// What a call holds on to.
+// The resources that a call owns.
 struct Prepared {
   CudnnDescriptor plan;
   CudnnDescriptor pack;
   void* workspace = nullptr;
-  void* numbers = nullptr;  // on the device, of fp8
+  void* numbers = nullptr;  // device memory, for fp8
   float scale = 0;
   float hidden = std::numeric_limits<float>::lowest();
   int32_t seqlen_q = 0, seqlen_kv = 0;
@@ -40,7 +40,7 @@ struct Prepared {
   }
 };
 
-// The memory and the numbers of a run, by their ids.
+// The memory and scalars of a run, by their ids.
 struct Bindings {
   std::vector<int64_t> ids;
   std::vector<const void*> pointers;
@@ -61,10 +61,10 @@ Result<float> output_scale(const Problem& problem, const Arguments& arguments) {
   return scale;
 }
 
-// The numbers of fp8, on the device.
+// Binds the scalars of fp8, in device memory.
 Status bind_numbers(Prepared& prepared, const std::vector<CudnnNumber>& numbers,
                     Bindings& bindings) {
-  constexpr size_t kStep = 4;  // every number is aligned as a tensor is
+  constexpr size_t kStep = 4;  // aligns every scalar like a tensor
   std::vector<float> values(kStep * numbers.size());
   for (size_t i = 0; i < numbers.size(); ++i) values[kStep * i] = numbers[i].value;
   const size_t bytes = values.size() * sizeof(float);

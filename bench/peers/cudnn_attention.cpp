@@ -36,7 +36,7 @@ cudnnDataType_t type_of(DType dtype) {
   }
 }
 
-// One number on the device.
+// One scalar on the device.
 Tensor number(CudnnGraph& graph, int64_t id) {
   return graph.memory(id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1});
 }
@@ -49,7 +49,7 @@ Tensor times(CudnnGraph& graph, Tensor x, Tensor factor, const Dims& dims,
 Tensor masked(CudnnGraph& graph, const Problem& problem, Tensor scores, const Dims& pairs) {
   Tensor row = graph.index(scores, 2, pairs);
   const Tensor column = graph.index(scores, 3, pairs);
-  if (is_shifted(problem)) {  // the engines know the bottom right diagonal by these two steps
+  if (is_shifted(problem)) {  // the engines recognise the bottom-right diagonal by these two steps
     const Tensor seqlen_kv = graph.scalar(cudnn_id::kSeqlenKv, CUDNN_DATA_INT32);
     const Tensor seqlen_q = graph.scalar(cudnn_id::kSeqlenQ, CUDNN_DATA_INT32);
     row = graph.pointwise(CUDNN_POINTWISE_ADD, row, seqlen_kv, pairs, CUDNN_DATA_INT32);
@@ -66,13 +66,13 @@ Tensor softmax(CudnnGraph& graph, Tensor scores, const Dims& pairs, cudnnDataTyp
   const Tensor below = graph.pointwise(CUDNN_POINTWISE_SUB, scores, largest, pairs);
   const Tensor weights = graph.pointwise(CUDNN_POINTWISE_EXP, below, nullptr, pairs);
   const Tensor sum = graph.reduce(CUDNN_REDUCE_TENSOR_ADD, weights, rows);
-  // The engines know the softmax by its logarithm too, read or not.
+  // The engines recognise the softmax by its logarithm, too, even if it is not read.
   const Tensor log = graph.pointwise(CUDNN_POINTWISE_LOG, sum, nullptr, rows);
   (void)graph.pointwise(CUDNN_POINTWISE_ADD, largest, log, rows);
   return graph.pointwise(CUDNN_POINTWISE_DIV, weights, sum, pairs, type);
 }
 
-// The engines know fp8 by each of these steps; amax_s alone may be left out.
+// The engines recognise fp8 by these steps; only amax_s may be left out.
 void add_fp8_output(CudnnGraph& graph, Tensor p, Tensor v, Tensor o, const Dims& pairs,
                     const Dims& outputs) {
   graph.reduce_into(CUDNN_REDUCE_TENSOR_AMAX, p, number(graph, cudnn_id::kAmaxS));
@@ -118,7 +118,7 @@ void add_cudnn_attention(CudnnGraph& graph, const Problem& problem) {
   const cudnnDataType_t type = type_of(problem.q.dtype);
   const bool fp8 = type == CUDNN_DATA_FP8_E4M3;
   Dims keys = dims_of(problem.k), key_strides = strides_of(problem.k);
-  std::swap(keys[2], keys[3]);  // K^T of the same memory
+  std::swap(keys[2], keys[3]);  // K^T, in the same memory
   std::swap(key_strides[2], key_strides[3]);
   const Tensor q = graph.memory(cudnn_id::kQ, type, dims_of(problem.q), strides_of(problem.q));
   const Tensor k = graph.memory(cudnn_id::kK, type, keys, key_strides);

@@ -1,5 +1,5 @@
-// The part of cuDNN's graph interface that attention takes: descriptors that free themselves, and a
-// graph that grows operation by operation.
+// The part of cuDNN's graph interface that attention needs: descriptors that free themselves, and a
+// graph that is built operation by operation.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -17,7 +17,7 @@
 
 namespace flashcore::bench {
 
-// cuDNN's functions, found in the library when the program runs.
+// cuDNN's functions, looked up at run time.
 struct CudnnLibrary {
   static Result<CudnnLibrary> open();
 
@@ -38,11 +38,11 @@ struct CudnnLibrary {
   // "cudnn: <doing>: CUDNN_STATUS_NOT_SUPPORTED: <its own words>"
   Status status(cudnnStatus_t code, const std::string& doing) const;
 
-  // Why its heuristics named no engine: the first sentence of what it recorded, which is then gone.
+  // Returns and clears cuDNN's recorded reason why its heuristics found no engine: its first sentence.
   std::string reason() const;
 };
 
-// One descriptor. The first error is kept, and everything after it is left out.
+// One descriptor. The first error is kept, and later calls do nothing.
 class CudnnDescriptor {
  public:
   CudnnDescriptor(const CudnnLibrary& cudnn, cudnnBackendDescriptorType_t type, std::string what);
@@ -77,8 +77,8 @@ class CudnnDescriptor {
   Status status_;
 };
 
-// Operations over tensors of four dimensions, added in the order in which they compute. The first
-// error is kept and ends the growing; `build` reports it.
+// Operations over four-dimensional tensors, added in execution order. The first error is kept and
+// stops the construction; `build` reports it.
 class CudnnGraph {
  public:
   using Dims = std::array<int64_t, 4>;
@@ -86,22 +86,22 @@ class CudnnGraph {
 
   explicit CudnnGraph(const CudnnLibrary& cudnn) : cudnn_(&cudnn) {}
 
-  // Memory that a run gives by this id.
+  // Memory that a run binds to this id.
   Tensor memory(int64_t id, cudnnDataType_t type, const Dims& dims, const Dims& strides);
-  // One number, whose address on the host a run gives by this id.
+  // A scalar whose host address a run binds to this id.
   Tensor scalar(int64_t id, cudnnDataType_t type);
 
-  Tensor product(Tensor a, Tensor b, const Dims& dims);  // in no memory
-  void product_into(Tensor a, Tensor b, Tensor c);       // of memory
+  Tensor product(Tensor a, Tensor b, const Dims& dims);  // virtual tensor
+  void product_into(Tensor a, Tensor b, Tensor c);       // writes memory
   Tensor pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, const Dims& dims,
                    cudnnDataType_t type = CUDNN_DATA_FLOAT);
-  void pointwise_into(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);  // of memory
+  void pointwise_into(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);  // writes memory
   Tensor index(Tensor x, int64_t axis, const Dims& dims);
   Tensor select(Tensor where, Tensor x, Tensor otherwise, const Dims& dims);
   Tensor reduce(cudnnReduceTensorOp_t operation, Tensor x, const Dims& dims);
-  void reduce_into(cudnnReduceTensorOp_t operation, Tensor x, Tensor y);  // of memory
+  void reduce_into(cudnnReduceTensorOp_t operation, Tensor x, Tensor y);  // writes memory
 
-  // The graph as a plan of the engine that cuDNN's heuristics put first and that takes it.
+  // Builds the graph as a plan of the first engine in cuDNN's ranking that accepts it.
   Result<CudnnDescriptor> build(cudnnHandle_t handle);
 
  private:
@@ -118,7 +118,7 @@ class CudnnGraph {
   const CudnnLibrary* cudnn_;
   std::vector<std::unique_ptr<CudnnDescriptor>> descriptors_;
   std::vector<cudnnBackendDescriptor_t> operations_;
-  int64_t next_id_ = 1000;  // of tensors in no memory
+  int64_t next_id_ = 1000;  // ids of virtual tensors
   Status status_;
 };
 

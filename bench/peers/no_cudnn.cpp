@@ -1,4 +1,4 @@
-// Builds that found no headers of cuDNN.
+// A stub for builds without cuDNN headers.
 #include "bench/peers/native_peer.hpp"
 #include "problem/status.hpp"
 

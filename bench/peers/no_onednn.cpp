@@ -1,4 +1,4 @@
-// Builds that found no headers of oneDNN.
+// A stub for builds without oneDNN headers.
 #include "bench/peers/native_peer.hpp"
 #include "problem/status.hpp"
 

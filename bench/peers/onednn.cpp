@@ -1,6 +1,6 @@
-// oneDNN 2 as a peer on the CPU: a matrix product with the scale fused into it, the mask added
-// where there is one (fused, it falls to oneDNN's plain loops), a softmax, a matrix product. Its
-// graph interface is not in the libraries of distributions.
+// oneDNN 2 as a peer on the CPU: a matrix product with the scale fused into it, the mask added if
+// there is one (fused, oneDNN falls back to plain loops), a softmax, a matrix product. The
+// libraries of Linux distributions lack its graph interface.
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr double kLargestScores = 2e9;  // bytes
 
 using Dims = std::array<dnnl_dim_t, kDims>;
 
-// oneDNN's functions, found in the library when the program runs.
+// oneDNN's functions, looked up at run time.
 struct Library {
   SharedLibrary library;
   decltype(&::dnnl_version) version = nullptr;
@@ -47,7 +47,7 @@ struct Library {
   decltype(&::dnnl_primitive_create) primitive_create = nullptr;
   decltype(&::dnnl_primitive_destroy) primitive_destroy = nullptr;
   decltype(&::dnnl_primitive_execute) execute = nullptr;
-  void (*set_threads)(int) = nullptr;  // of the OpenMP that it uses
+  void (*set_threads)(int) = nullptr;  // its OpenMP's
 
   static Result<std::shared_ptr<const Library>> open();
 };
@@ -93,7 +93,7 @@ Status status_of(dnnl_status_t code, const char* doing) {
   return unsupported("onednn: {}: status {}", doing, static_cast<int>(code));
 }
 
-// Objects of oneDNN that free themselves.
+// oneDNN objects that free themselves.
 template <class T>
 using Handle = std::unique_ptr<std::remove_pointer_t<T>, dnnl_status_t (*)(T)>;
 
@@ -101,7 +101,7 @@ Dims packed(const Dims& dims) {
   return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
 }
 
-// One problem: its primitives, the scores between them, and what they read and write.
+// One problem: its primitives, the scores between them, and their inputs and outputs.
 class Attention {
  public:
   explicit Attention(std::shared_ptr<const Library> dnnl) : dnnl_(std::move(dnnl)) {}
@@ -145,7 +145,7 @@ Result<dnnl_memory_desc_t> Attention::describe(dnnl_data_type_t type, const Dims
 
 Result<dnnl_memory_t> Attention::memory(const dnnl_memory_desc_t& desc, const void* data) {
   dnnl_memory_t made = nullptr;
-  // Inputs are only read; the interface has one kind of memory.
+  // Inputs are only read, but the interface has only one kind of memory.
   FLASHCORE_RETURN_IF_ERROR(status_of(
       dnnl_->memory_create(&made, &desc, engine_.get(), const_cast<void*>(data)), "a memory"));
   memories_.emplace_back(made, dnnl_->memory_destroy);
@@ -167,7 +167,7 @@ Status Attention::add(const Desc& desc, const_dnnl_primitive_attr_t attr,
   return {};
 }
 
-// scores = Q K^T * scale, with -infinity added where the mask hides a pair.
+// scores = Q K^T * scale, plus -infinity for masked pairs.
 Status Attention::add_scores(const Problem& problem, const dnnl_memory_desc_t& q,
                              const dnnl_memory_desc_t& k, const dnnl_memory_desc_t& scores,
                              dnnl_memory_t from_q, dnnl_memory_t from_k, dnnl_memory_t to) {
@@ -214,7 +214,7 @@ Status Attention::prepare(const Problem& problem, const Arguments& arguments) {
   if (group > 1 && problem.q.shape[2] > 1) {
     return unsupported("onednn: runs grouped heads with one query only here");
   }
-  // The queries of one key head are rows of one product.
+  // The queries of one KV head are the rows of one product.
   const Dims q_dims = {problem.q.shape[0], problem.k.shape[1], problem.q.shape[2] * group,
                        problem.q.shape[3]};
   const Dims k_dims = {problem.k.shape[0], problem.k.shape[1], problem.k.shape[3],

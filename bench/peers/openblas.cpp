@@ -1,4 +1,4 @@
-// The unfused path with OpenBLAS as a peer of the benchmark: head by head, which is its faster way.
+// The unfused path with OpenBLAS as a peer of the benchmark: head by head, its faster form.
 #include <cmath>
 #include <memory>
 #include <utility>

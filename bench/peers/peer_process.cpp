@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::chrono::seconds kFarewell{3};
 
-// The last line of what it printed, for an error.
+// The last line of its output, for an error message.
 std::string last_words(const std::string& log) {
   std::ifstream file(log);
   std::string last;

@@ -1,4 +1,4 @@
-// A helper program that runs beside this one and answers requests: one line of JSON each way.
+// A helper process that answers requests: one line of JSON each way.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +21,9 @@ class PeerProcess {
                                                     const std::string& log);
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
-  ~PeerProcess();  // closes its stdin, waits a little, then ends it
+  ~PeerProcess();  // closes its stdin, waits briefly, then ends it
 
-  // An answer {"error": sentence} is a status; so are silence past `seconds` and an early end.
+  // An answer {"error": sentence} becomes a status; so do `seconds` of silence and an early end.
   // After the latter two, every request fails.
   Result<nlohmann::ordered_json> ask(const nlohmann::ordered_json& request, double seconds);
 
@@ -42,7 +42,7 @@ class PeerProcess {
   Status lost(const std::string& why);
 
   pid_t child_;
-  int socket_;  // -1 once it is lost
+  int socket_;  // -1 after it is lost
   std::string log_;
   LineReader lines_;
 };

@@ -23,7 +23,7 @@ constexpr double kStartSeconds = 120;  // a cold import of PyTorch from a slow d
 constexpr double kCaseSeconds = 240;   // FlexAttention, FlashAttention 4, FlashInfer compile first
 constexpr double kTimeSeconds = 60;
 
-// A text of an answer, which another program wrote.
+// A text from an answer, which another program wrote.
 std::string text_of(const Json& value, const char* name) {
   const auto found = value.find(name);
   if (found == value.end() || !found->is_string()) return {};
@@ -38,7 +38,7 @@ Json json_of(const std::vector<RowBlock>& blocks) {
   return list;
 }
 
-// Those that peers are asked for; a packed batch by where its entries begin.
+// Adds the features that peers are asked for; a packed batch by the starts of its entries.
 void add_features(const Case& one, Json& request) {
   if (one.window_left >= 0 || one.window_right >= 0) {
     request["window"] = {one.window_left, one.window_right};
@@ -68,7 +68,7 @@ bool asks_native_peers(const Case& one) {
   return features_text(others).empty();
 }
 
-// The helper lies beside the sources: in the folder we are called from, or above the program.
+// The helper is next to the sources: in the working directory, or above the program.
 std::string peers_script(const std::string& option) {
   if (option != "auto") return option;
   constexpr const char* kScript = "tools/peers_torch.py";

@@ -1,5 +1,5 @@
-// Other implementations, in a helper process on the same device, with the same inputs: asked for
-// one round of a point at a time, and judged by the reference of the kernels.
+// Other implementations, in a helper process on the same device, with the same inputs: timed one
+// round of a point at a time, and judged by the kernels' reference.
 #pragma once
 
 #include <cstddef>
@@ -25,52 +25,52 @@ namespace flashcore::bench {
 struct PeerVerdict {
   std::string name;     // "flash"
   std::string version;  // "PyTorch 2.11.0"
-  std::string error;    // it refused the case, or failed
+  std::string error;    // why it refused the case, or failed
   Verdict verdict;
 };
 
-// Whether the helper is asked for a case: a plain one, and of the backward pass one whose features some
-// of its libraries have: windows, softcap and packed batches. None of fp8, which they do not compute.
+// Returns whether the helper is asked for a case: a plain one, or for the backward pass one with features
+// that some of its libraries have: windows, softcap and packed batches. Not fp8, which they do not compute.
 bool asks_peers(const Case& one, bool backward);
 
-// Whether the peers of this process are asked for a forward pass: a plain one, in fp8 with any type of
-// O.
+// Returns whether the peers in this process are asked for a forward pass: a plain one, in fp8 with
+// any type of O.
 bool asks_native_peers(const Case& one);
 
 // The helper's path: tools/peers_torch.py for "auto".
 std::string peers_script(const std::string& option);
 
-// Whether a peer computes the same thing; one that only misses a gate does.
+// Returns whether a peer computes the same function; it may miss a gate.
 bool may_be_timed(const Verdict& verdict);
 bool gradients_may_be_timed(const Verdict& verdict);
 
 class Peers {
  public:
-  // Starts the helper, which imports its libraries meanwhile and leaves the device alone until it
-  // is first asked. `backends` is a list with commas, or "auto".
+  // Starts the helper, which imports its libraries meanwhile and does not use the device before the
+  // first request. `backends` is a list with commas, or "auto".
   static Result<std::unique_ptr<Peers>> start(const std::string& script, Device device, int threads,
                                               const std::string& backends);
 
   // Waits until the helper is ready.
   Status greet();
 
-  // Of the greeting: {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
+  // From the greeting: {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
   const nlohmann::ordered_json& versions() const { return versions_; }
 
   bool alive() const { return process_->alive(); }
 
-  // Hands the case over, lets every backend compute it once, and judges those rows of what they
-  // computed.
+  // Sends the case, lets every backend compute it once, and judges those rows
+  // of their results.
   Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
                                          const TiledInputs& inputs,
                                          const SampledReference& reference);
 
-  // The same of the backward pass, with the forward pass outside of what is timed.
+  // begin() for the backward pass; its forward pass is not timed.
   Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
                                          const TiledInputs& inputs,
                                          const SampledGradients& reference);
 
-  // One round of a point of the case.
+  // Times one round of a point of the case.
   Result<Timing> time(const std::string& backend, const Meter& meter, const Protocol& protocol);
   Result<double> host_seconds(const std::string& backend);
 
@@ -85,7 +85,7 @@ class Peers {
 
   explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}
 
-  TemporaryFolder folder_;  // of what passes between the processes; outlives the helper
+  TemporaryFolder folder_;  // exchanged files; outlives the helper
   std::unique_ptr<PeerProcess> process_;
   nlohmann::ordered_json versions_;
   std::string written_;  // the type whose pieces are in the folder

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;  // CBLAS
 
-// e^x for x <= 0, in a form that compilers vectorise.
+// e^x for x <= 0, in a form that compilers can vectorise.
 [[gnu::always_inline]] inline float exp_of(float x) {
   const float t = std::max(x * 1.44269504f, -126.0f);
   const float shifted = t + 12583039.0f;
@@ -69,8 +69,8 @@ Softmax choose_softmax() {
   return softmax_128;
 }
 
-// OpenBLAS chooses its kernels by a list of processors: one that is newer than the list gets those
-// of 2004. This names the right ones, unless the caller did.
+// OpenBLAS chooses its kernels from a list of processors: a processor newer than the list gets
+// kernels from 2004. This names the right ones, unless the caller did.
 void choose_blas_kernels() {
 #if defined(__x86_64__)
   const char* core = nullptr;

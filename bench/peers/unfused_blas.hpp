@@ -1,4 +1,4 @@
-// The peer of the CPU kernels: attention in three passes over a matrix of scores, OpenBLAS for both
+// The peer of the CPU kernels: attention in three passes over a matrix of scores, with OpenBLAS for both
 // products and a vectorised softmax between them. OpenBLAS is loaded at run time: nothing links it.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace flashcore::bench {
 
 class UnfusedBlas {
  public:
-  // Finds libopenblas.so.0; the sentence says so when it is not there.
+  // Finds libopenblas.so.0; the error says so if it is not there.
   static Result<UnfusedBlas> load(int threads);
 
   const std::string& version() const { return version_; }
 
   // Contiguous fp32: q and o [heads, seqlen_q, head_dim], k and v [heads / group, seqlen_kv,
-  // head_dim]. Threads take whole heads: with as many heads as threads that is faster than threads
-  // inside of the products.
+  // head_dim]. Each thread takes whole heads: with as many heads as threads this is faster than
+  // threads inside of the products.
   struct Inputs {
     const float *q, *k, *v;
     float* o;
@@ -29,10 +29,10 @@ class UnfusedBlas {
     bool causal = false;  // the last query sees the last key
   };
 
-  // Operator by operator: a product over all heads, the softmax of all scores, a product: scores of
-  // [heads, seqlen_q, seqlen_kv], as a framework without fusion has them.
+  // Operator by operator: a product over all heads, the softmax of all scores, a product. Scores
+  // are [heads, seqlen_q, seqlen_kv], as in a framework without fusion.
   void run_by_operator(const Inputs& in);
-  // All three for one head, then the next: scores of [seqlen_q, seqlen_kv] a thread.
+  // All three for one head, then the next: scores of [seqlen_q, seqlen_kv] per thread.
   void run_by_head(const Inputs& in);
 
  private:
@@ -41,7 +41,7 @@ class UnfusedBlas {
                          int ldc);
 
   void multiply_qk(const Inputs& in, int64_t head, float* scores) const;
-  void softmax(const Inputs& in, float* scores) const;  // of one head
+  void softmax(const Inputs& in, float* scores) const;  // one head's scores
   void multiply_pv(const Inputs& in, int64_t head, const float* scores) const;
 
   Sgemm sgemm_ = nullptr;

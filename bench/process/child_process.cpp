@@ -24,7 +24,7 @@ namespace flashcore::bench {
 
 namespace {
 
-// The actions and attributes of a start, freed with it.
+// The file actions and attributes of a start, freed with it.
 class Spawning {
  public:
   Spawning() {
@@ -42,7 +42,7 @@ class Spawning {
   posix_spawnattr_t attributes;
 };
 
-// As exec takes them: a null at the end.
+// In exec's form: a null at the end.
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> list;
   for (std::string& word : words) list.push_back(word.data());
@@ -57,7 +57,7 @@ int wait_for(pid_t process) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Both ways at once, so that neither side waits for the other for ever.
+// Writes and reads at once, so that neither side waits for the other for ever.
 void exchange(int stream, const std::string& input, const Limits& limits, LimitedOutput& output) {
   const auto deadline = after_seconds(limits.seconds);
   size_t written = 0;
@@ -74,7 +74,7 @@ void exchange(int stream, const std::string& input, const Limits& limits, Limite
       const ssize_t sent = ::send(stream, input.data() + written, input.size() - written,
                                   MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent > 0) written += static_cast<size_t>(sent);
-      // One that does not want its input may still answer.
+      // A child that does not read its input may still answer.
       if (sent < 0 && errno != EAGAIN && errno != EINTR) written = input.size();
       if (written == input.size()) ::shutdown(stream, SHUT_WR);
     }
@@ -92,7 +92,7 @@ void exchange(int stream, const std::string& input, const Limits& limits, Limite
 }  // namespace
 
 Result<Child> start_child(const std::vector<std::string>& words, const ChildOptions& options) {
-  int ends[2];  // ours and the child's; closed in children that other threads start
+  int ends[2];  // ours and the child's; closed in children of other threads
   const int error = options.answers ? ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)
                                     : ::pipe2(ends, O_CLOEXEC);
   if (error != 0) {
@@ -182,7 +182,7 @@ Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const s
   LimitedOutput output;
   exchange(child->stream, input, limits, output);
   ::close(child->stream);
-  // It may have closed its stdout and go on.
+  // It may have closed its stdout and still be running.
   const auto deadline = after_seconds(output.timed_out || output.too_long ? 0 : limits.seconds);
   siginfo_t state{};
   while (::waitid(P_PID, static_cast<id_t>(child->process), &state, WEXITED | WNOWAIT | WNOHANG) ==
@@ -191,7 +191,7 @@ Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const s
     ::usleep(500);
   }
   output.timed_out = output.timed_out || (state.si_pid == 0 && !output.too_long);
-  ::kill(-child->process, SIGKILL);  // and what it started and left behind
+  ::kill(-child->process, SIGKILL);  // including processes that it left behind
   output.exit_status = wait_for(child->process);
   return output;
 }

@@ -1,4 +1,4 @@
-// Programs that this one starts, and what they print.
+// Child processes, and their output.
 #pragma once
 
 #include <sys/types.h>
@@ -15,27 +15,27 @@ namespace flashcore::bench {
 
 struct Child {
   pid_t process = 0;
-  int stream = -1;  // what it prints; with `answers`, its standard input too
+  int stream = -1;  // its stdout; with `answers`, also its stdin
 };
 
 struct ChildOptions {
-  bool errors = false;      // what it prints includes its stderr
-  bool answers = false;     // a socket in place of a pipe
-  bool own_group = false;   // a process group, to be ended with all that it starts
-  std::string log = {};     // a file for its stderr; empty: this program's
-  std::string folder = {};  // where it begins; empty: where this program is
-  // In place of this program's: "NAME=value".
+  bool errors = false;      // the stream includes its stderr
+  bool answers = false;     // a socket instead of a pipe
+  bool own_group = false;   // its own process group, to end it with all its children
+  std::string log = {};     // a file for its stderr; empty: this program's stderr
+  std::string folder = {};  // its working directory; empty: this program's
+  // Replaces this program's environment: "NAME=value".
   std::optional<std::vector<std::string>> environment = std::nullopt;
 };
 
-// Starts words[0], found on PATH unless it has a '/', with the rest as its arguments. No shell is
-// involved; a program that cannot be started is unsupported.
+// Starts words[0], found on PATH unless it has a '/', with the rest as its arguments, without a
+// shell. A program that cannot be started is unsupported.
 Result<Child> start_child(const std::vector<std::string>& words, const ChildOptions& options);
 
-// Lines from a child, waited for with a deadline.
+// Reads lines from a child, with a deadline.
 class LineReader {
  public:
-  // interrupt: a signal came to this process; too_long: a line without an end
+  // interrupt: this process got a signal; too_long: a line without an end
   enum class Event { line, silence, end, interrupt, too_long };
 
   LineReader(int stream, size_t longest_line) : stream_(stream), longest_line_(longest_line) {}
@@ -51,7 +51,7 @@ class LineReader {
 std::chrono::steady_clock::time_point after_seconds(double seconds);
 
 struct ChildOutput {
-  int exit_status = 0;  // 128 and the signal for one that a signal ended
+  int exit_status = 0;  // 128 plus the signal if a signal ended it
   std::string text;     // stdout and stderr together
 };
 
@@ -59,14 +59,14 @@ struct ChildOutput {
 Result<ChildOutput> run_child(const std::vector<std::string>& words);
 
 struct LimitedOutput {
-  int exit_status = 0;     // as above
+  int exit_status = 0;     // as in ChildOutput
   std::string text;        // stdout, and stderr with `errors`
-  bool timed_out = false;  // it was ended
-  bool too_long = false;   // it printed more than `most_bytes`, and was ended
+  bool timed_out = false;  // it was killed
+  bool too_long = false;   // it printed more than `most_bytes`, and was killed
 };
 
-// Starts a program, writes `input` to its stdin and waits for it, with all that it started ended by
-// then.
+// Starts a program, writes `input` to its stdin and waits for it; then everything that it
+// started has ended.
 struct Limits {
   double seconds;
   size_t most_bytes;
@@ -74,7 +74,7 @@ struct Limits {
 Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const std::string& input,
                                   const Limits& limits, ChildOptions options);
 
-// The folders of PATH, in its order.
+// The folders of PATH, in order.
 std::vector<std::string> path_folders();
 bool on_path(std::string_view program);
 Result<std::string> this_program();  // its path

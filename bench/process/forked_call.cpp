@@ -14,7 +14,7 @@
 
 #include "problem/status.hpp"
 
-// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): gcov's, where it is used
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): gcov's, in builds that use it
 extern "C" [[gnu::weak]] void __gcov_dump();
 
 namespace flashcore::bench {
@@ -39,10 +39,10 @@ void write_all(int to, const std::string& text) {
   } catch (...) {
   }
   if (__gcov_dump != nullptr) __gcov_dump();
-  ::_exit(status);  // without the destructors of what belongs to the other threads
+  ::_exit(status);  // skips destructors of objects that belong to other threads
 }
 
-// Until the other end is closed; false when that takes longer.
+// Reads until the other end is closed; returns false if that takes longer than the deadline.
 bool read_all(int from, Clock::time_point deadline, std::string& text) {
   std::array<char, 4096> piece;
   for (;;) {

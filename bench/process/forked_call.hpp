@@ -1,5 +1,5 @@
-// A function in a copy of this process: whatever it does to memory, and however it ends, this process
-// goes on.
+// Calls a function in a copy of this process: it may corrupt memory or crash, and this
+// process goes on.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace flashcore::bench {
 
-// What `work` returned in the copy, which has no other threads. An error says how the copy ended
-// before: by a signal, or because it took longer than `seconds`.
+// Returns the result of `work` in the copy, which has no other threads. An error says how the copy
+// ended early: by a signal, or because it took longer than `seconds`.
 Result<std::string> call_in_copy(const std::function<std::string()>& work, double seconds);
 
 }  // namespace flashcore::bench

@@ -59,7 +59,7 @@ SanitizerResults parse_sanitizer(std::string_view output, const std::vector<std:
     output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
     if (line.starts_with(kBegins)) {
       current = results.find(std::string(line.substr(kBegins.size())));
-      if (current != results.end()) current->second.ran = false;  // until it ends, each time
+      if (current != results.end()) current->second.ran = false;  // reset until it ends, each time
     } else if (line.starts_with(kEnds)) {
       if (current != results.end()) current->second.ran = true;
       current = results.end();

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders of NVIDIA's packages in the python3 that PATH leads to.
+// Adds the folders of NVIDIA's packages in the python3 on PATH.
 void append_python_folders(std::vector<fs::path>& folders) {
   for (const fs::path bin : path_folders()) {
     std::error_code error;

@@ -1,4 +1,4 @@
-// Libraries that are loaded at run time where they are found, so that nothing links them.
+// Libraries that are loaded at run time if present, so that nothing links them.
 #pragma once
 
 #include <span>
@@ -8,14 +8,14 @@
 
 namespace flashcore::bench {
 
-// Stays loaded: what is loaded here keeps state of its own until the process ends.
+// Never unloaded: such libraries keep state until the process ends.
 class SharedLibrary {
  public:
-  // The path in the environment's `variable`, else the first of `names` that the loader finds, or
-  // that lies in the CUDA toolkit or among NVIDIA's packages of the python3 on PATH.
+  // Opens the path in the environment's `variable`, otherwise the first of `names` that the loader
+  // finds, or that is in the CUDA toolkit or among NVIDIA's packages of the python3 on PATH.
   static Result<SharedLibrary> open(const char* variable, std::span<const char* const> names);
 
-  // Null when the library has no such symbol.
+  // Returns null if the library has no such symbol.
   template <class Function>
   Function find(const char* symbol) const {
     return reinterpret_cast<Function>(address(symbol));

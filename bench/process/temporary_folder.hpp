@@ -1,4 +1,4 @@
-// A folder that is removed with what is in it.
+// A folder that is removed together with its contents.
 #pragma once
 
 #include <cstdlib>

@@ -50,12 +50,12 @@ bool WatchedChild::wait(std::chrono::milliseconds longest, int& status) const {
 
 std::string WatchedChild::finish() {
   if (!ending_.empty()) return ending_;
-  // One that closed its stdout is about to exit by itself; its status says more than our signal.
+  // A child that closed its stdout is about to exit; its own status says more than our signal.
   pollfd closed{.fd = child_.stream, .events = 0, .revents = 0};
   int status = 0;
   bool ended = ::poll(&closed, 1, 0) != 0 && wait(kFarewell, status);
   ::kill(-child_.process, SIGKILL);
-  // A driver may hold on to a process for a while, and for ever when the device is lost.
+  // A driver may block a process for a while, and for ever if the device is lost.
   ended = ended || wait(kLastWait, status);
   ending_ = !ended              ? "could not be ended"
             : WIFEXITED(status) ? fmt::format("exited with {}", WEXITSTATUS(status))

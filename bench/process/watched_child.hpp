@@ -1,5 +1,5 @@
-// A program in a process group of its own that says by lines on its stdout what it does, so that
-// whoever started it can end it, with all that it started, when it says nothing for too long.
+// A program in its own process group that reports its progress in lines on its stdout, so that its
+// parent can end it, with everything that it started, after too long a silence.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ class WatchedChild {
   // Waits for a line, at most `seconds`.
   LineReader::Event next(double seconds, std::string& line);
 
-  // Ends the group, and says how the child ended: "exited with 3", "was ended by signal 11".
+  // Ends the group, and returns how the child ended: "exited with 3", "was ended by signal 11".
   std::string finish();
 
  private:
@@ -34,7 +34,7 @@ class WatchedChild {
 
   Child child_;
   LineReader lines_;
-  std::string ending_;  // once it is waited for
+  std::string ending_;  // set after it has been waited for
 };
 
 }  // namespace flashcore::bench

@@ -20,10 +20,10 @@ using Json = nlohmann::ordered_json;
 struct Sample {
   std::string suite, problem, implementation;
   bool peer = false;
-  double p50_us = 0;  // 0: it failed, or was refused
+  double p50_us = 0;  // 0: it failed or was refused
   double spread = 0;  // relative
 
-  // What makes it the same point in another file.
+  // Identifies the same point in another file.
   auto key() const { return std::tie(suite, problem, implementation, peer); }
 };
 

@@ -1,4 +1,4 @@
-// Two evidence files, point by point: what became slower or faster, and what is noise.
+// Compares two evidence files, point by point: what became slower or faster, and what is noise.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace flashcore::bench {
 
-// How far the median of a timing is off, relative: two of its standard errors, for samples whose 90th
-// percentile is where a normal distribution has it; or the distance between rounds, if that is more.
+// The relative uncertainty of a timing's median: two standard errors, estimated from the 90th
+// percentile as if the samples were normal; or the distance between rounds, if that is larger.
 double spread_of(const nlohmann::ordered_json& time);
 
 enum class Change { same, faster, slower, lost, gained, only_before, only_after };
@@ -21,25 +21,25 @@ std::string_view to_string(Change change);
 
 // One implementation on one case.
 struct ComparedPoint {
-  std::string suite, problem, implementation;  // no suite: the kind of evidence has none
+  std::string suite, problem, implementation;  // no suite: this kind of evidence has none
   bool peer = false;
   double before_us = 0, after_us = 0;  // 0: no time
   double ratio = 0;                    // after / before; 0 without both
-  double noise = 0;                    // relative; of the ratio
+  double noise = 0;                    // relative noise of the ratio
   Change change = Change::same;
 };
 
 struct Comparison {
   std::vector<ComparedPoint> points;
-  double drift = 1;      // the median ratio of peers, which did not change: that of the machine
-  int64_t drift_of = 0;  // how many peers' points that is the median of
-  double geometric_mean = 1;  // of our ratios
-  bool regressed = false;     // one of ours is slower, or lost its time
+  double drift = 1;           // the machine's: the median ratio of peers, which did not change
+  int64_t drift_of = 0;       // number of peers' points in that median
+  double geometric_mean = 1;  // over our ratios
+  bool regressed = false;     // one of our points is slower, or lost its time
 };
 
-// Files of one kind from one device; `threshold` is relative, 0.03 for 3%. A point changed when its
-// ratio is past both the threshold and its noise. A point is known by its suite, problem and
-// implementation; a file with two of one name is refused.
+// Compares files of one kind from one device; `threshold` is relative, 0.03 for 3%. A point changed
+// if its ratio exceeds both the threshold and its noise. Suite, problem and implementation identify
+// a point; a file with two equal points is refused.
 Result<Comparison> compare_evidence(const nlohmann::ordered_json& before,
                                     const nlohmann::ordered_json& after,
                                     const std::string& protocol, double threshold);

@@ -12,8 +12,8 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr double kBusyPercent = 60;       // a unit this busy bounds the kernel
-constexpr double kShortMicroseconds = 5;  // below it, the launch itself weighs
+constexpr double kBusyPercent = 60;       // a unit this busy limits the kernel
+constexpr double kShortMicroseconds = 5;  // below it, the launch itself matters
 constexpr double kFewWaves = 0.5;
 constexpr double kConflictsPercent = 5;
 constexpr double kLowOccupancyPercent = 25;
@@ -25,7 +25,7 @@ struct Stall {
   std::string_view name;
   std::string_view advice;
 };
-// The reasons that attention kernels stall for, and what helps.
+// Stall reasons of attention kernels, and remedies.
 constexpr Stall kStalls[] = {
     {"long_scoreboard",
      "warps wait for global memory: load further ahead (more stages), or have a producer load"},
@@ -111,7 +111,7 @@ void erase_all(std::string& text, std::string_view part) {
   }
 }
 
-// "a_kernel<64>" of "void unnamed>::a_kernel<64>(Params)", as the profiler's CSV has it.
+// Returns "a_kernel<64>" for "void unnamed>::a_kernel<64>(Params)", as in the profiler's CSV.
 std::string short_name(std::string name) {
   erase_all(name, "(anonymous namespace)::");
   erase_all(name, "unnamed>::");
@@ -120,7 +120,7 @@ std::string short_name(std::string name) {
   return name;
 }
 
-// "1,234.5" with digit groups; nothing for "n/a".
+// Parses "1,234.5" with digit groups; false for "n/a".
 bool parse_value(std::string text, double& value) {
   std::erase(text, ',');
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -149,7 +149,7 @@ std::vector<Share> stalls_of(const KernelCounters& counters) {
   return stalls;
 }
 
-// The resource that allows the fewest blocks on an SM.
+// The resource that allows the fewest blocks per SM.
 std::string occupancy_limiter(const KernelCounters& counters) {
   std::string limiter;
   double fewest = 0;
@@ -281,14 +281,14 @@ std::string_view to_string(Bound bound) {
 
 Result<std::vector<KernelCounters>> parse_profiler_csv(std::string_view output) {
   std::vector<KernelCounters> kernels;
-  std::map<std::string, size_t> launches;  // by the profiler's number of the launch
+  std::map<std::string, size_t> launches;  // keyed by the profiler's launch number
   std::vector<std::string> header;
   size_t id = 0, kernel = 0, name = 0, value = 0;
   while (!output.empty()) {
     const size_t end = output.find('\n');
     const std::string_view line = output.substr(0, end);
     output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
-    if (!line.starts_with('"')) continue;  // the program's own output, and the profiler's remarks
+    if (!line.starts_with('"')) continue;  // output of the program, and remarks of the profiler
     std::vector<std::string> fields = csv_fields(line);
     if (header.empty()) {
       const auto column = [&](std::string_view title) {

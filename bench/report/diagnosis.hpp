@@ -1,4 +1,4 @@
-// From the profiler's counters to what a person can do. Pure functions, tested on recorded output.
+// Turns the profiler's counters into advice. Pure functions, tested on recorded output.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace flashcore::bench {
 
-// What ncu is asked for; it goes by the counters' names.
+// The counters that ncu records, by name.
 const std::vector<std::string>& profiler_metrics();
 
 // The counters of one launch.
@@ -19,11 +19,11 @@ struct KernelCounters {
   std::string kernel;
   std::map<std::string, double, std::less<>> values;
 
-  double get(std::string_view metric) const;  // 0 when it was not read
+  double get(std::string_view metric) const;  // 0 if it was not read
 };
 
-// Reads `ncu --csv` (one row a launch and metric) out of everything that the profiler and the
-// profiled program printed. An error names what is missing.
+// Finds `ncu --csv` (one row per launch and metric) in the combined output of the profiler and the
+// profiled program. An error names what is missing.
 Result<std::vector<KernelCounters>> parse_profiler_csv(std::string_view output);
 
 enum class Bound { compute, memory, latency, launch };
@@ -37,22 +37,22 @@ struct Share {
 struct Diagnosis {
   std::string kernel;
   double microseconds = 0;
-  double tensor_percent = 0;  // of the Tensor Cores' cycles, while SMs are active
+  double tensor_percent = 0;  // Tensor Core cycles while SMs are active
   std::vector<Share> pipes;   // other pipes and issue slots, percent, busiest first
   std::vector<Share> memory;  // DRAM, L2, L1 and shared memory, percent, busiest first
   double l2_hit_percent = 0;
-  double conflicts_percent = 0;        // of shared-memory wavefronts that bank conflicts added
-  double bank_conflicts = 0;           // in all
-  std::vector<Share> stalls;           // warps stalled an issued instruction, most first
-  double occupancy_percent = 0;        // warps resident on average
-  double occupancy_limit_percent = 0;  // what registers, shared memory and the block's size allow
+  double conflicts_percent = 0;        // wavefronts of shared memory added by bank conflicts
+  double bank_conflicts = 0;           // total
+  std::vector<Share> stalls;           // stalled warps per issued instruction, most first
+  double occupancy_percent = 0;        // average resident warps
+  double occupancy_limit_percent = 0;  // limit by registers, shared memory and block size
   std::string occupancy_limiter;
   double waves = 0;  // grid / blocks that fit on the GPU at once
   int registers = 0;
-  double shared_kilobytes = 0;  // a block
+  double shared_kilobytes = 0;  // per block
   Bound bound = Bound::latency;
   std::string verdict;              // one sentence
-  std::vector<std::string> advice;  // what to try, most promising first
+  std::vector<std::string> advice;  // suggestions, most promising first
 };
 
 Diagnosis diagnose(const KernelCounters& counters);

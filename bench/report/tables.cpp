@@ -64,7 +64,7 @@ std::string sanitizer_summary(const Json& sanitizers) {
 
 std::string of_all(int64_t good, int64_t bad) { return fmt::format("{}/{}", good, good + bad); }
 
-// The most of any kernel and shape.
+// The maximum over all kernels and shapes.
 int64_t most(const Json& rung, const char* what) {
   int64_t found = 0;
   for (const auto& [shape, launches] : rung["launches"].items()) {

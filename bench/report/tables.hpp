@@ -10,17 +10,17 @@
 
 namespace flashcore::bench {
 
-// Of `flashcore bench`: a row a case and implementation, with its times by the protocol.
+// The table of `flashcore bench`: one row per case and implementation, with its times by the protocol.
 Table run_table(const nlohmann::ordered_json& evidence, const std::string& protocol);
 std::vector<std::string> run_failures(const nlohmann::ordered_json& evidence);
-std::vector<std::string> ceiling_lines(const nlohmann::ordered_json& ceilings);  // a protocol each
+std::vector<std::string> ceiling_lines(const nlohmann::ordered_json& ceilings);  // one per protocol
 
-// Of `flashcore verify`: the table of gates, then what judge_scores and random_json return.
+// The tables of `flashcore verify`: the gates, then the results of judge_scores and random_json.
 Table gate_table(const std::vector<GateRow>& rows);
 Table tally_table(const std::string& heading, const nlohmann::ordered_json& part);
 std::vector<std::string> verify_failures(const nlohmann::ordered_json& part);
 
-// Of `flashcore ladder`: gates with sanitizers, and times.
+// The tables of `flashcore ladder`: gates with sanitizers, and times.
 Table ladder_gates(const nlohmann::ordered_json& evidence);
 Table ladder_times(const nlohmann::ordered_json& evidence);
 std::vector<std::string> ladder_failures(const nlohmann::ordered_json& evidence);

@@ -22,9 +22,9 @@
 namespace flashcore::bench {
 namespace {
 
-// Of the fp64 reference and the naive computation, about a second on a core for each 1e9.
-constexpr double kMostOperations = 1e11;  // all gradients that take more are not judged
-constexpr double kLargestWhole = 2e10;    // past it, rows are judged
+// Operations of the fp64 reference and the naive computation, about a second per core for each 1e9.
+constexpr double kMostOperations = 1e11;  // no gate for all gradients above this
+constexpr double kLargestWhole = 2e10;    // above it, rows are judged
 
 Status run_forward(HostProblem& host, const std::string& kernel, int threads) {
   PlanOptions options;
@@ -104,7 +104,7 @@ class GivenBackward final : public Workload {
     return {};
   }
 
-  // Of all rows: what was not written, and what was written elsewhere.
+  // Checks all rows: elements that were not written, and writes elsewhere.
   std::string unwritten() const {
     for (const auto* const tensors : {&host_.forward.tensors, &host_.tensors}) {
       for (const auto& [name, tensor] : *tensors) {
@@ -134,8 +134,8 @@ class GivenBackward final : public Workload {
 
   Device device_;
   HostBackward host_;
-  GradientReferences reference_;             // of all rows
-  std::optional<SampledGradients> sampled_;  // else
+  GradientReferences reference_;             // covers all rows
+  std::optional<SampledGradients> sampled_;  // otherwise
   std::vector<std::unique_ptr<Execution>> executions_;
 };
 
@@ -229,7 +229,7 @@ class DeviceBackward final : public TiledBackwardWorkload {
     return tensors_.memory().synchronise();
   }
 
-  // O and LSE of the heads that are judged are the reference's.
+  // O and LSE of the judged heads must be the reference's.
   Status correct_forward() {
     HostTensor o(problem_.o), lse(*problem_.lse);
     const auto elements = [](HostTensor& tensor) {

@@ -1,4 +1,4 @@
-// The data of a backward problem on a device, and the judge of the gradients that kernels write.
+// The data of a backward problem on a device, and the judge of the gradients that kernels compute.
 #pragma once
 
 #include <memory>
@@ -10,23 +10,23 @@
 
 namespace flashcore::bench {
 
-// dQ, dK and dV, of a suite's case.
+// dQ, dK and dV for a suite's case.
 Gradients plain_gradients(const Problem& problem);
 
-// Whether a given problem is judged by rows: where all of its gradients would take long.
+// Returns whether a given problem is judged by rows, because all of its gradients would take too long.
 bool judged_by_rows(const Problem& problem, const Gradients& gradients);
 
-// Why the gate of a given problem, or of a suite's case, is not computed; empty where it is.
+// Returns why a given problem or a suite's case has no gate; empty if it has one.
 std::string gate_refusal(const Problem& problem, const Gradients& gradients);
 
-// Of a problem that somebody gave, with its inputs, and the gradients that flow in. O and LSE become
-// those of the reference, rounded, of every head that is judged; those of others are the CPU's. The
-// gate allows what a random problem's does, unless rows are judged.
+// A given problem with its inputs and incoming gradients. O and LSE of the judged heads become the
+// reference's, rounded; the others are the CPU's. The gate has the limits of a random problem,
+// unless rows are judged.
 Result<std::unique_ptr<Workload>> given_backward_workload(HostBackward host,
                                                           const PlanOptions& options);
 
-// A suite's case, as TiledWorkload is one of a forward pass. O and LSE are those of the device's
-// own forward kernel, and of the heads that are judged those of the reference, rounded.
+// A suite's case; the backward form of TiledWorkload. O and LSE come from the device's own forward
+// kernel, and for the judged heads from the reference, rounded.
 class TiledBackwardWorkload : public Workload {
  public:
   static Result<std::unique_ptr<TiledBackwardWorkload>> make(const Problem& problem,
@@ -34,7 +34,7 @@ class TiledBackwardWorkload : public Workload {
                                                              const TiledInputs& inputs,
                                                              const PlanOptions& options);
 
-  // What a peer elsewhere is judged by.
+  // The reference for peers in other processes.
   virtual const SampledGradients& reference() const = 0;
 };
 

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = Point::Kind;
 
-constexpr double kShortCall = 1e-4;  // only below it does a call's cost on the host matter
+constexpr double kShortCall = 1e-4;  // a call's cost on the host matters only below this
 
 bool is_listed(const std::string& name, const std::string& list) {
   const std::vector<std::string> names = split(list, ',');
@@ -60,7 +60,7 @@ class CaseRun {
   Status time_round(Point& point, const Protocol& protocol);
   void time_hosts();
   Status list_launches();
-  // What tuning compares are whole rounds: a part of a case is worth nothing.
+  // Tuning compares whole rounds: a part of a case is worthless.
   bool out_of_time() const { return setting_.options.tuning && setting_.out_of_time(); }
   bool takes(const Protocol& protocol) const;
   bool sits_out(const Point& point) const;
@@ -118,7 +118,7 @@ Status CaseRun::add_kernels() {
                        to_text(setting_.plan.device));
   }
   for (const KernelVerdict& kernel : *kernels) {
-    // A refusal is worth a row where the kernel or the problem was asked for.
+    // A refusal gets a row if the kernel or the problem was asked for.
     const bool asked = !setting_.plan.kernel.empty() || subject_.given.has_value() ||
                        !subject_.kernels.empty() || is_listed(kernel.kernel, options.also);
     if (!kernel.refusal.empty() && !asked) continue;
@@ -130,7 +130,7 @@ Status CaseRun::add_kernels() {
   return {};
 }
 
-// Kernels whose gate would take too long are refused, and there is no workload.
+// Refuses kernels whose gate would take too long; then there is no workload.
 Status CaseRun::make_backward_workload() {
   const Gradients& gradients = *subject_.gradients;
   const auto keep = [&](auto&& made) {
@@ -171,7 +171,7 @@ Status CaseRun::make_workload() {
   return {};
 }
 
-// A device that failed ends the run; any other error is the kernel's own.
+// A failed device ends the run; any other error belongs to the kernel.
 Status CaseRun::gate_kernel(Point& point) {
   const Status status = [&]() -> Status {
     PlanOptions options = setting_.plan;
@@ -223,7 +223,7 @@ void CaseRun::add_native_peers(TiledWorkload& workload) {
   }
 }
 
-// Judged by the reference of the kernels, of the pass that is timed.
+// Judged by the kernels' reference, for the timed pass.
 template <class Reference>
 void CaseRun::add_process_peers(const Reference& reference) {
   step("", "peers");
@@ -256,7 +256,7 @@ Status CaseRun::time_round(Point& point, const Protocol& protocol) {
     return timing.status().code() == StatusCode::device_error && !elsewhere ? timing.status()
                                                                             : Status();
   }
-  // The first round of candidates is a trial, which warms up as well: it counts only for those that
+  // The first round of candidates is a trial and also a warm-up: it counts only for those that
   // sit out afterwards.
   if (setting_.options.tuning && point.trial > 0 && point.p50[protocol.name].size() == 1 &&
       point.p50[protocol.name].front() == point.trial) {
@@ -271,7 +271,7 @@ Status CaseRun::time_round(Point& point, const Protocol& protocol) {
   return {};
 }
 
-// All implementations in turns, round by round, so that a slow moment hits every one of them.
+// Times all implementations in turns, round by round, so that a slow moment hits all of them.
 Status CaseRun::time_all() {
   for (const Protocol& protocol : setting_.protocols) {
     if (!takes(protocol)) continue;
@@ -291,7 +291,7 @@ Status CaseRun::time_all() {
   return setting_.options.launches ? list_launches() : Status();
 }
 
-// Of candidates those that were far behind in the trial.
+// Skips candidates that were far behind in the trial.
 bool CaseRun::sits_out(const Point& point) const {
   constexpr double kFarBehind = 1.3;
   if (!setting_.options.tuning || point.is_default || point.trial == 0) return false;
@@ -302,7 +302,7 @@ bool CaseRun::sits_out(const Point& point) const {
   return point.trial > kFarBehind * best;
 }
 
-// The headline is of every case; others, unless asked for, of the suites that are to show them.
+// Every case has the headline protocol; others only on request, or in suites that show them.
 bool CaseRun::takes(const Protocol& protocol) const {
   if (&protocol == setting_.protocols.data() || setting_.options.protocols != "auto") return true;
   return subject_.suite == "five" || (subject_.suite == "sweep" && problem_.q.shape[2] == 4096);
@@ -333,7 +333,7 @@ Status CaseRun::list_launches() {
 
 Result<Json> CaseRun::run() {
   const auto start = std::chrono::steady_clock::now();
-  Json seconds = Json::object();  // from the case's beginning to the end of each phase
+  Json seconds = Json::object();  // time from the case's start to the end of each phase
   const auto phase_ended = [&](const char* name) {
     seconds[name] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };

@@ -1,4 +1,4 @@
-// One case of `flashcore bench`: the gates of every implementation, then all of them in turns.
+// One case of `flashcore bench`: gates every implementation, then times all of them in turns.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace flashcore::bench {
 
-// What all cases of a run share.
+// Shared by all cases of a run.
 struct CaseSetting {
   const RunOptions& options;
   const PlanOptions& plan;
@@ -26,17 +26,17 @@ struct CaseSetting {
   const nlohmann::ordered_json& ceilings;
   Peers* peers;  // may be null
   std::vector<std::unique_ptr<NativePeer>>& native_peers;
-  const TiledInputs& inputs;  // of the case's type
+  const TiledInputs& inputs;  // for the case's type
   std::function<void(Step)> step;
-  // Why an implementation is not asked on the case again; empty for all others.
+  // Why an implementation is not run on the case again; empty for all others.
   std::function<std::string(const Subject&, const std::string& implementation)> lost;
-  // Of a run that tunes: then the case ends after the step that it is at.
+  // Only in tuning runs: true ends the case after the current step.
   std::function<bool()> out_of_time;
 };
 
-// The case with its rows, ready for evidence, or null where it ran out of time; `notes` gets what
-// concerns more than a row. A status means that the device failed, or that the case did not fit into
-// memory.
+// Returns the case with its rows, as evidence, or null if it ran out of time; `notes` gets
+// remarks on more than one row. An error means that the device failed, or that the case did not
+// fit into memory.
 Result<nlohmann::ordered_json> measure_case(const CaseSetting& setting, const Subject& subject,
                                             nlohmann::ordered_json& notes);
 

@@ -41,7 +41,7 @@ double bytes_of(const Subject& subject) {
   return bytes;
 }
 
-// The least time that the ceilings of the run allow; 0 when none was measured for this type.
+// The least time that the run's ceilings allow; 0 if none was measured for this type.
 double bound_seconds(const Json& one, const Json& all_ceilings, const std::string& protocol) {
   const Json ceilings = all_ceilings.value(protocol, Json::object());
   double bound = 0;
@@ -89,7 +89,7 @@ Json row_json(const Point& point, const Json& one, const Subject& subject, const
   return row;
 }
 
-// Of each of our rows to the peer that was fastest; above 1 we are faster.
+// The ratio of each of our rows to the fastest peer; above 1 we are faster.
 void add_ratios(Json& rows, const std::string& protocol) {
   double best = 0;
   std::string name;
@@ -141,7 +141,7 @@ Json rows_json(const std::vector<Point>& points, const Json& one, const Subject&
 
 const Json* finished_case(const Json& earlier, const Subject& subject, bool wants_peers) {
   Json wanted = rounded(case_json(subject));
-  wanted.erase("flop");  // is of the lengths, which are data
+  wanted.erase("flop");  // depends on the lengths, which are data
   for (const Json& one : earlier) {
     const bool same = std::all_of(
         wanted.items().begin(), wanted.items().end(),

@@ -14,7 +14,7 @@
 namespace flashcore::bench {
 namespace {
 
-// Bits without the sign rise with the magnitude.
+// Without the sign, bits increase with the magnitude.
 template <class Bits>
 double largest_of(DType dtype, const void* data, int64_t elements) {
   const auto* const bits = static_cast<const Bits*>(data);
@@ -33,7 +33,7 @@ double largest_of(const HostTensor& tensor) {
   return largest_of<uint32_t>(dtype, tensor.data(), tensor.elements());
 }
 
-// How far a number may be from what it was rounded from, as a part of it.
+// The largest relative rounding error of a type.
 double rounding_of(DType dtype) {
   if (dtype == DType::f8e5m2) return 0x1p-3;
   if (dtype == DType::f8e4m3) return 0x1p-4;
@@ -41,16 +41,16 @@ double rounding_of(DType dtype) {
   return dtype == DType::f16 ? 0x1p-10 : 0x1p-22;
 }
 
-// The number that larger ones become; 0 where they do not.
+// The number that larger ones saturate to; 0 if they do not.
 double saturates_at(DType dtype) {
   if (size_of(dtype) != 1) return 0;
   return dtype == DType::f8e5m2 ? kLargestE5M2 : kLargestE4M3;
 }
 
-// What the largest elements of O say of an element of amax_o.
+// The bounds that O's largest elements imply for an element of amax_o.
 struct Largest {
   double value = 0;
-  bool saturated = false;  // so it may be any larger one
+  bool saturated = false;  // then it may be any larger number
 };
 
 std::vector<Largest> largest_values(const Problem& problem, const ReadElements& inputs,

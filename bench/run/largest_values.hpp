@@ -1,4 +1,4 @@
-// The gate of amax_o and amax_s where rows of O are sampled: `verify` judges whole problems.
+// The gate of amax_o and amax_s when rows of O are sampled; `verify` judges whole problems.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace flashcore::bench {
 
-// What is wrong, empty for nothing: amax_o is not what the largest element of O was rounded from, or
-// amax_s is no probability. O is [B, H, S, D] without NaN; both read elements as ReadElements says.
+// Returns what is wrong, or "": amax_o does not round to the largest element of O, or amax_s is not
+// a probability. O is [B, H, S, D] without NaN; both are read as ReadElements says.
 std::string largest_values_failure(const Problem& problem, const ReadElements& inputs,
                                    const ReadElements& outputs);
 

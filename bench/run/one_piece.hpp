@@ -1,4 +1,4 @@
-// A problem over a cache in pages as one with K and V in one piece: what rows are judged by.
+// A problem over a paged cache as one with K and V in one piece, to judge its rows.
 #pragma once
 
 #include "bench/gate/sampled_gate.hpp"
@@ -6,11 +6,11 @@
 
 namespace flashcore::bench {
 
-// The same problem with K and V [B, Hkv, Skv, D]; other problems stay as they are.
+// The problem with K and V [B, Hkv, Skv, D]; other problems are unchanged.
 Problem in_one_piece(const Problem& problem);
 
-// Its elements, from the tensors of `problem`, whose pages are [num_pages, page_size, Hkv, D] in memory:
-// `inputs` reads in the order of the memory.
+// Reads its elements from the tensors of `problem`, whose pages are [num_pages, page_size, Hkv, D]
+// in memory; `inputs` reads in memory order.
 ReadElements in_one_piece(const Problem& problem, ReadElements inputs);
 
 }  // namespace flashcore::bench

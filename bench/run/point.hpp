@@ -1,5 +1,5 @@
-// One implementation on one case of `flashcore bench`: what it is, whether it is right, how long it
-// takes.
+// One implementation on one case of `flashcore bench`: its identity, whether its result is right,
+// and its times.
 #pragma once
 
 #include <map>
@@ -18,18 +18,18 @@ struct Point {
   enum class Kind { kernel, peer_process, native_peer };
 
   std::string name, version;
-  std::string fingerprint;  // of what a kernel ran (plan/fingerprints.hpp); empty before it did
+  std::string fingerprint;  // hash of the code that ran (plan/fingerprints.hpp); or empty
   Kind kind = Kind::kernel;
   bool of_gradients = false;
-  bool is_default = false;  // of candidates: what runs without a tuning table
-  double trial = 0;         // of candidates: seconds of the first round; 0 before it
+  bool is_default = false;  // candidates: runs without a tuning table
+  double trial = 0;         // candidates: seconds of the first round; 0 before it
   std::string refusal, error;
   std::optional<Verdict> verdict;
-  TimedCall call;                                  // of what runs in this process
-  std::map<std::string, Timing> times;             // by protocol
-  std::map<std::string, std::vector<double>> p50;  // of each round
+  TimedCall call;                                  // for implementations in this process
+  std::map<std::string, Timing> times;             // protocol to timing
+  std::map<std::string, std::vector<double>> p50;  // per round
   double host_seconds = 0;
-  nlohmann::ordered_json launches;  // of a call; null unless they were asked for
+  nlohmann::ordered_json launches;  // one call's launches; null unless requested
 
   bool is_peer() const { return kind != Kind::kernel; }
   bool timed() const {

@@ -66,13 +66,13 @@ class Run {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Meter> meter_;
   std::vector<Protocol> protocols_;
-  std::unique_ptr<TiledInputs> inputs_;  // of the type used last
+  std::unique_ptr<TiledInputs> inputs_;  // for the type used last
   std::unique_ptr<Peers> peers_;
   int peer_starts_ = 0;
   std::vector<std::unique_ptr<NativePeer>> native_peers_;
   Json& evidence_;
-  Json earlier_ = Json::array();  // cases of the file that is gone on with
-  std::vector<Json> cases_;       // of each subject; null before it is measured
+  Json earlier_ = Json::array();  // cases of the file that is resumed
+  std::vector<Json> cases_;       // per subject; null before it is measured
   bool skipped_ = false, incomplete_ = false;
 };
 
@@ -104,7 +104,7 @@ Status Run::choose_protocols() {
   return {};
 }
 
-// Cases of a file count when it is from this build on this device by these protocols.
+// Accepts cases of a file if it is from this build, on this device, with these protocols.
 Status Run::resume() {
   std::error_code ignored;
   if (!std::filesystem::exists(order_.out, ignored)) return {};
@@ -122,7 +122,7 @@ Status Run::resume() {
     evidence_["created"] = (*file)["created"];
     return {};
   }
-  // How the earlier run ended says nothing of this one.
+  // How the earlier run ended does not matter for this one.
   std::erase_if(evidence_["notes"].get_ref<Json::array_t&>(), [](const Json& note) {
     const std::string text = note.is_string() ? note.get<std::string>() : "";
     return text == kOutOfTime || text.starts_with(kEndedEarly);
@@ -151,7 +151,7 @@ Status Run::open() {
   evidence_["peers"] = nullptr;
   if (options_.tuning) evidence_["grid_limit"] = options_.tuning->grid_limit;
   if (options_.resume || order_.goes_on) FLASHCORE_RETURN_IF_ERROR(resume());
-  // A path that cannot be written is known before the work.
+  // Finds out before the work if the path cannot be written.
   return earlier_.empty() ? save() : Status();
 }
 
@@ -177,7 +177,7 @@ void Run::find_native_peers() {
       peers_.reset();
     }
   }
-  if (options_.backward) return;  // those of this process have a forward pass only
+  if (options_.backward) return;  // the peers in this process have a forward pass only
   const std::vector<std::string> wanted =
       options_.backends == "auto" ? std::vector<std::string>() : split(options_.backends, ',');
   NativePeers native = native_peers(plan_.device, plan_.threads, wanted);
@@ -254,7 +254,7 @@ Status Run::measure(size_t index) {
 }
 
 Status Run::measure_all() {
-  // All that is there is taken over first, so that a new interruption costs none of it.
+  // First copies everything that exists, so that another interruption loses nothing.
   for (size_t i = 0; i < subjects_.size(); ++i) {
     if (const Json* const one = finished_case(earlier_, subjects_[i], peers_ != nullptr)) {
       cases_[i] = *one;
@@ -296,7 +296,7 @@ Status Run::run() {
   peers_.reset();
   if (skipped_) evidence_["notes"].push_back(kOutOfTime);
   if (!status.ok()) {
-    // One that works for another leaves it to that one to say how the run ended.
+    // A worker leaves it to the watching process to say how the run ended.
     if (options_.worker.empty()) {
       evidence_["notes"].push_back(kEndedEarly + status.message());
     }

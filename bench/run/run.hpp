@@ -1,5 +1,5 @@
-// The run behind `flashcore bench`, in this process: ceilings, then case by case gates, kernels and
-// peers in turns, evidence. watch.hpp runs it in a process that can be ended.
+// The run behind `flashcore bench`, in this process: ceilings, then for each case gates, kernels
+// and peers in turns, and evidence. watch.hpp runs it in a process that can be killed.
 #pragma once
 
 #include <functional>
@@ -16,66 +16,66 @@ namespace flashcore::bench {
 
 struct Subject;
 
-// Of a run that tunes: each case's points are its candidates, as the table of kernels has them, the
-// choice without a tuning table first.
+// The parameters of a tuning run: each case's points are its candidates, as in the table of
+// kernels, beginning with the choice without a tuning table.
 struct Tuning {
-  std::function<bool(const Subject&)> is_known;  // then it is not measured
-  // What becomes of a case that was: may add to its evidence. An error ends the run.
+  std::function<bool(const Subject&)> is_known;  // then it is skipped
+  // Called for each measured case; may add to its evidence. An error ends the run.
   std::function<Status(const Subject&, nlohmann::ordered_json& one)> finished;
-  int64_t grid_limit = 0;  // SMs that plans see, where they are fewer than the GPU's; 0: all
+  int64_t grid_limit = 0;  // SMs that plans see, if fewer than the GPU's; 0: all
 };
 
 struct RunOptions {
-  std::string also;  // kernels that are never chosen by themselves
-  std::string only;  // if not empty, these kernels and no others
+  std::string also;  // additional kernels that are never chosen automatically
+  std::string only;  // if not empty, only these kernels
   bool all_kernels = false;
-  bool launches = false;       // rows say what a call launches
+  bool launches = false;       // rows include a call's launches
   std::string peers = "none";  // none, auto, or the helper's path
   std::string backends = "auto";
   std::string protocols = "auto";
-  double seconds = 0;  // no case begins after these, and tuning ends; 0: no limit
+  double seconds = 0;  // time limit for starting cases, and for tuning; 0: none
   std::string out;
   bool resume = false;
-  bool backward = false;  // of gradients: all subjects have them
+  bool backward = false;  // backward pass: all subjects have gradients
   bool verbose = false;
-  double deadline = 30;        // seconds of a step before it is given up; 0: no limit
-  std::string worker_program;  // in place of this one, for tests
-  std::string worker;          // the file of a RunOrder, in the process that works for another
+  double deadline = 30;        // seconds before a step is given up; 0: no limit
+  std::string worker_program;  // replaces this program, for tests
+  std::string worker;          // the file of a RunOrder, in a worker process
   std::optional<Tuning> tuning = std::nullopt;
 };
 
-// One case of a suite or a file, or the problem that was given.
+// One case of a suite or a file, or a given problem.
 struct Subject {
   std::string suite;
-  Case one;                                           // of a suite or a file
-  std::optional<ProblemInputs> given;                 // else
-  std::vector<std::string> kernels = {};              // if not empty, these and no others
-  std::optional<Gradients> gradients = std::nullopt;  // of a backward pass
+  Case one;                                           // a suite's or a file's case
+  std::optional<ProblemInputs> given;                 // otherwise
+  std::vector<std::string> kernels = {};              // if not empty, only these
+  std::optional<Gradients> gradients = std::nullopt;  // for a backward pass
 
   std::string name() const;
   Problem problem() const;
 };
 
-// What a process that works for another is told beyond the options.
+// The additional options of a worker process.
 struct RunOrder {
-  std::string out;       // in place of --out
-  bool goes_on = false;  // with what an earlier process of this run left in `out`
+  std::string out;       // replaces --out
+  bool goes_on = false;  // resumes what an earlier worker left in `out`
   double elapsed = 0;    // seconds of the run so far
   std::string kernel;    // forced by the environment
   struct Lost {
     std::string suite, name, implementation, why;
   };
-  std::vector<Lost> lost;  // points that ended such a process: not asked again
+  std::vector<Lost> lost;  // points that killed a worker: skipped from now on
 };
 
-// What is begun, said before it is: a hang has a name, and whoever watches knows how long to wait.
+// A step, announced before it begins: a hang can be attributed, and the watcher knows how long to wait.
 struct Step {
   std::string what;
-  std::string suite, name;     // of the case
-  std::string implementation;  // whose calls run; empty for everything else
+  std::string suite, name;     // the case's
+  std::string implementation;  // whose calls run; empty for other steps
 };
 
-// Who hears of a run's progress.
+// Receives a run's progress.
 class RunListener {
  public:
   virtual ~RunListener() = default;
@@ -83,8 +83,8 @@ class RunListener {
   virtual void finished(const nlohmann::ordered_json* one) = 0;  // a case; null: nothing was done
 };
 
-// The whole run. `evidence` is what came of it, also when it ended early; it is in `order.out` as
-// well unless that is empty.
+// Runs everything. `evidence` gets the results, even if the run ended early; they are also in
+// `order.out` unless that is empty.
 Status run_cases(const RunOptions& options, const std::vector<Subject>& subjects,
                  const PlanOptions& plan, const RunOrder& order, RunListener& listener,
                  nlohmann::ordered_json& evidence);

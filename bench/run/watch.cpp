@@ -30,12 +30,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kPatience = 10;  // times the deadline, for what no implementation of ours does
+constexpr double kPatience = 10;  // multiple of the deadline, for steps outside of our kernels
 constexpr size_t kMostLost = 50;
 
 volatile std::sig_atomic_t signal_seen = 0;
 
-// Notes SIGINT and SIGTERM while it lives, so that the child can be ended and the evidence closed.
+// Records SIGINT and SIGTERM while it lives, so that the child can be ended and the evidence closed.
 class SignalNote {
  public:
   SignalNote() {
@@ -54,7 +54,7 @@ class SignalNote {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-// The words that this program was started with.
+// The arguments of this program.
 std::vector<std::string> own_words() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -109,7 +109,7 @@ class Watch {
     order_.kernel = plan.kernel;
   }
 
-  // Until a child comes to its end by itself.
+  // Runs children until one ends by itself.
   Status run();
 
  private:
@@ -132,7 +132,7 @@ class Watch {
   Progress progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t finished_ = 0;
-  // Of the child that runs: the step it is in, and what became of it.
+  // State of the running child: its step, and how it ended.
   std::string what_ = "starting", suite_, name_, implementation_, why_;
   Status status_;
 };
@@ -204,7 +204,7 @@ Watch::Ending Watch::follow(WatchedChild& child) {
   }
 }
 
-// The child left its evidence; the next one goes on without the point that this one was at.
+// The child left its evidence; the next one resumes without the point that was running.
 Status Watch::lose_point() {
   if (implementation_.empty() || order_.lost.size() >= kMostLost) {
     return {StatusCode::device_error, fmt::format("{}: {}", what_, why_)};
@@ -238,7 +238,7 @@ Status Watch::run() {
   }
 }
 
-// Says lines to the watcher, on what was this process's stdout.
+// Sends lines to the watcher, on this process's original stdout.
 class Reporter final : public RunListener {
  public:
   explicit Reporter(std::FILE* stream) : stream_(stream) {}
@@ -270,7 +270,7 @@ class Reporter final : public RunListener {
   std::FILE* stream_;
 };
 
-// Closes the evidence of a run that came to no end of its own.
+// Closes the evidence of a run that was ended from outside.
 Status note_ending(const std::string& path, const Status& status) {
   Result<Json> evidence = read_evidence(path);
   if (!evidence.ok()) return status;
@@ -289,7 +289,7 @@ Result<Watched> watch_cases(const RunOptions& options, const std::vector<Subject
   signal_seen = 0;
   const Status status = Watch(options, subjects, plan, folder->path()).run();
   if (!status.ok()) {
-    // A refusal of the options left the file as it was.
+    // Refused options leave the file unchanged.
     const bool began = signal_seen != 0 || (status.code() != StatusCode::invalid_argument);
     const Status said = began ? note_ending(out, status) : status;
     if (signal_seen == 0) return said;
@@ -302,11 +302,11 @@ Result<Watched> watch_cases(const RunOptions& options, const std::vector<Subject
 
 Status work_for_watcher(const RunOptions& options, const std::vector<Subject>& subjects,
                         PlanOptions plan) {
-  // The watcher's end is this one's, however it comes.
+  // Dies with the watcher, however that ends.
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::FILE* const stream = ::fdopen(::dup(STDOUT_FILENO), "w");
   if (stream == nullptr) return {StatusCode::internal, "stdout: cannot be used"};
-  (void)::dup2(STDERR_FILENO, STDOUT_FILENO);  // libraries print; the lines keep it for themselves
+  (void)::dup2(STDERR_FILENO, STDOUT_FILENO);  // libraries print; stdout is for the lines
   const Result<Json> file = read_json(options.worker);
   if (!file.ok()) return file.status();
   const RunOrder order = order_of(*file);

@@ -1,5 +1,5 @@
-// A run of cases in a process that may hang or fall: the work is done by a child, and a point that
-// ends it costs only its own row. The child goes on from the evidence it left.
+// Runs cases in a child that may hang or crash: a point that ends the child costs only its own row.
+// The next child resumes from the evidence.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,14 +12,14 @@ namespace flashcore::bench {
 
 struct Watched {
   nlohmann::ordered_json evidence;
-  bool interrupted = false;  // by a signal; then what was measured is in the file alone
+  bool interrupted = false;  // a signal ended it; the results are only in the file
 };
 
-// Starts this program with its own words and --worker, and watches it.
+// Starts this program with its own arguments and --worker, and watches it.
 Result<Watched> watch_cases(const RunOptions& options, const std::vector<Subject>& subjects,
                             const PlanOptions& plan);
 
-// The child's part, in a process that was started with --worker FILE.
+// The child's side, in a process that was started with --worker FILE.
 Status work_for_watcher(const RunOptions& options, const std::vector<Subject>& subjects,
                         PlanOptions plan);
 

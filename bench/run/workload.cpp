@@ -18,7 +18,7 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr double kLargestReference = 2e9;  // past it, rows are sampled
+constexpr double kLargestReference = 2e9;  // above it, rows are sampled
 constexpr double kSampledWork = 1e9;
 
 int64_t row_count(const Problem& problem) {
@@ -160,7 +160,7 @@ class DeviceTiles final : public TiledWorkload {
   const SampledReference& reference() const override { return reference_; }
 
  private:
-  // `copy`: what names of K and V end in.
+  // `copy`: the suffix of the names of K and V.
   Arguments arguments(const std::string& copy) {
     return bind(problem_, [&](std::string_view name) {
       const bool has_copies = name == "k" || name == "v";

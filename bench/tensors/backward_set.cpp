@@ -106,7 +106,7 @@ BackwardArguments HostBackward::arguments() {
 
 HostBackward add_gradients(HostProblem forward, const Gradients& gradients, uint64_t seed) {
   HostBackward host{.forward = std::move(forward), .gradients = gradients, .tensors = {}};
-  constexpr uint64_t kOtherNumbers = 0x6261636B77617264;  // than the forward problem's
+  constexpr uint64_t kOtherNumbers = 0x6261636B77617264;  // different from the forward problem's
   Random random(seed ^ kOtherNumbers);
   for_each_gradient(gradients, [&](std::string_view name, const TensorDesc& desc) {
     HostTensor& tensor = host.tensors.emplace(name, HostTensor(desc)).first->second;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::byte kCanary{0xFF};
 constexpr size_t kAlignment = 256;
 
-// Whether elements lie in row-major order, one after the other.
+// Returns whether elements are contiguous in row-major order.
 bool lies_densely(const TensorDesc& desc) {
   int64_t stride = 1;
   for (size_t d = static_cast<size_t>(desc.rank); d-- > 0;) {
@@ -39,7 +39,7 @@ TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
   TensorDesc desc;
   desc.dtype = dtype;
   desc.rank = static_cast<int32_t>(shape.size());
-  uint64_t stride = 1;  // unsigned: what does not fit wraps, and is refused by make_plan
+  uint64_t stride = 1;  // unsigned: overflow wraps, and make_plan refuses it
   for (size_t d = shape.size(); d-- > 0;) {
     desc.shape[d] = shape[d];
     desc.stride[d] = static_cast<int64_t>(stride);

@@ -2,9 +2,9 @@
 //
 //   | guard | ... element [0, 0, ...] ... gaps between strided rows ... | guard |
 //
-// Every byte starts as 0xFF, which is NaN in each floating-point type: an output element that is
-// not written, or an input read outside of the tensor, shows as NaN; a write outside shows in
-// canaries_intact().
+// Every byte starts as 0xFF, which is NaN in every floating-point type: an output element that is
+// not written, or an input read outside of the tensor, appears as NaN; canaries_intact() detects
+// a write outside.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace flashcore::bench {
 
-// As TensorDesc::contiguous, for a shape that is known at run time.
+// TensorDesc::contiguous for a shape that is known only at run time.
 TensorDesc contiguous(DType dtype, std::span<const int64_t> shape);
 
-// Bytes of the elements alone, a gap between rows not counted; a double holds any product.
+// Bytes of the elements without gaps between rows; a double holds any product.
 double element_bytes(const TensorDesc& desc);
 
-// Whether an element is NaN, which poison is.
+// Returns whether an element is NaN, as poison is.
 bool has_nan(DType dtype, std::span<const std::byte> elements);
 
 class HostTensor {
@@ -34,35 +34,35 @@ class HostTensor {
 
   const TensorDesc& desc() const { return desc_; }
   int64_t elements() const;
-  bool is_dense() const { return dense_; }  // whether element i lies i elements from the first
+  bool is_dense() const { return dense_; }  // element i lies i elements from the first
 
-  // All of the memory, guards included, and where element [0, 0, ...] lies in it: what a copy on
-  // another device needs. The memory starts at a multiple of 256 bytes.
+  // The whole memory including guards, and the offset of element [0, 0, ...] in it: for a copy on
+  // another device. The memory is aligned to 256 bytes.
   std::span<std::byte> memory() { return {storage(), bytes_}; }
   std::span<const std::byte> memory() const { return {storage(), bytes_}; }
   size_t origin() const { return origin_; }
   void* data() { return storage() + origin_; }
   const void* data() const { return storage() + origin_; }
 
-  // Elements in row-major order of their indices, whatever the strides.
+  // An element by its index in row-major order, for any strides.
   double get(int64_t element) const;
-  std::vector<double> values() const;       // of all elements
+  std::vector<double> values() const;       // all elements
   void set(int64_t element, double value);  // rounds to nearest even
   void fill(const std::function<double()>& next);
 
-  void poison();  // every byte, elements too, becomes 0xFF
+  void poison();  // sets every byte, elements included, to 0xFF
   bool canaries_intact() const;
   bool same_elements(const HostTensor& other) const;  // bit for bit
 
  private:
   std::byte* storage() { return buffer_.data() + shift_; }
   const std::byte* storage() const { return buffer_.data() + shift_; }
-  int64_t offset_of(int64_t element) const;  // in elements from the origin
+  int64_t offset_of(int64_t element) const;  // offset in elements from the origin
 
   TensorDesc desc_;
   bool dense_;  // element i lies at offset i
   std::vector<std::byte> buffer_;
-  size_t shift_ = 0;  // to a multiple of 256 bytes
+  size_t shift_ = 0;  // aligns to 256 bytes
   size_t bytes_ = 0;
   size_t origin_ = 0;
 };

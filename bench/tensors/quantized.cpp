@@ -19,7 +19,7 @@ int64_t batch_of(const Problem& problem, std::string_view name) {
   return (is_q ? problem.q : problem.k).shape[0];
 }
 
-// Rows that k and v have for the blocks of their scales.
+// The rows of k and v that their scales' blocks cover.
 int64_t rows_of_scales(const Problem& problem) {
   if (!problem.cu_seqlens_kv) return problem.k.shape[2];
   return problem.max_seqlen_kv == 0 ? problem.k.shape[0] : problem.max_seqlen_kv;
@@ -56,7 +56,7 @@ Status check_smoothing(const Problem& problem) {
   return {};
 }
 
-// The sentence of quantize about its x, in the words of the problem.
+// An error of quantize about its x, with the problem's tensor name.
 Status named(const Status& status, std::string_view name) {
   std::string sentence = status.message();
   if (sentence.starts_with("x: ")) sentence = std::string(name) + sentence.substr(1);
@@ -130,7 +130,7 @@ Result<QuantizedProblem> quantized(const HostProblem& wide, const QuantizeChoice
       what.cu_seqlens = tensors.cu_seqlens->desc();
       what.max_seqlen = is_q ? problem.max_seqlen_q : problem.max_seqlen_kv;
     }
-    if (wide.has(lengths) && (is_q || !in_pages)) {  // of a page nobody knows
+    if (wide.has(lengths) && (is_q || !in_pages)) {  // unknown for pages
       tensors.seqlens = &wide.at(lengths);
       what.seqlens = tensors.seqlens->desc();
     }

@@ -1,5 +1,5 @@
-// Random numbers that are the same with every standard library: splitmix64 (Steele, Lea, Flood:
-// Fast Splittable Pseudorandom Number Generators, OOPSLA 2014) and Box-Muller.
+// Random numbers that are equal for every standard library: splitmix64 (Steele, Lea, Flood: Fast
+// Splittable Pseudorandom Number Generators, OOPSLA 2014) and Box-Muller.
 #pragma once
 
 #include <cmath>

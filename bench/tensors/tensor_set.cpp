@@ -51,7 +51,7 @@ constexpr std::array<OptionalTensor, 24> kOptional = {
      {"amax_o", &Problem::amax_o},
      {"amax_s", &Problem::amax_s}}};
 
-// Of an entry, in rows.
+// The largest length of an entry, in rows.
 int64_t largest_length(const Problem& problem, std::string_view name) {
   const bool packed = problem.cu_seqlens_q.has_value();
   if (name == "seqlens_q") return problem.q.shape[packed ? 0 : 2];
@@ -61,7 +61,7 @@ int64_t largest_length(const Problem& problem, std::string_view name) {
   return problem.k.shape[packed ? 0 : 2];
 }
 
-// Where equal parts of `total` begin, and where the last ends.
+// The starts of equal parts of `total`, and the end of the last one.
 void fill_evenly(HostTensor& tensor, int64_t total) {
   const int64_t parts = tensor.desc().shape[0] - 1;
   for (int64_t b = 0; b <= parts; ++b) {

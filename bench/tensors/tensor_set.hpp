@@ -16,12 +16,12 @@ namespace flashcore::bench {
 void for_each_tensor(const Problem& problem,
                      const std::function<void(std::string_view, const TensorDesc&)>& visit);
 
-// Sets the descriptor of a tensor by name; false when no tensor is called so.
+// Sets the descriptor of a tensor by name; returns false for an unknown name.
 bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc);
 
 bool is_output(std::string_view name);  // "o", "lse", "amax_o" and "amax_s"
 
-// Arguments whose pointers come from pointer_of(name): host, device, or file memory.
+// Arguments with the pointers of pointer_of(name): host, device, or file memory.
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of);
 
 // A problem with the host memory of its tensors.
@@ -38,27 +38,27 @@ struct HostProblem {
   Arguments arguments();
 };
 
-// Allocates every tensor, all bytes 0xFF.
+// Allocates every tensor, with all bytes 0xFF.
 HostProblem allocate(const Problem& problem);
 
 // Fills every input: N(0, 1) for q, k, v, bias and sinks, a random mask (true for 3 of 4), random bits,
 // ALiBi slopes 2^(-8 (h + 1) / H), scales in [0.5, 2), full lengths, equal packed entries.
 void fill_inputs(HostProblem& host, uint64_t seed);
 
-// A page table or a list of pages: all of k's in a random order, and again where there are not enough.
+// A page table or a list of pages: all of k's pages in random order, repeated if there are too few.
 void fill_pages(Random& random, const Problem& problem, HostTensor& table);
 
-// Seed and offset that a run takes: those in dropout_state, if the problem has it.
+// The seed and offset that a run uses: those in dropout_state, if the problem has it.
 struct DropoutDraw {
   uint64_t seed, offset;
 };
 DropoutDraw dropout_draw(const HostProblem& host);
 
-// Puts them into dropout_state; the second, the seed and the offset of the problem.
+// Writes a draw into dropout_state; the second version, the problem's seed and offset.
 void set_dropout_state(HostTensor& state, const DropoutDraw& draw);
 void fill_dropout_state(HostProblem& host);
 
-// Every byte of the outputs becomes 0xFF again.
+// Sets every byte of the outputs to 0xFF again.
 void poison_outputs(HostProblem& host);
 
 // allocate and fill_inputs.

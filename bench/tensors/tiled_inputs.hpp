@@ -1,7 +1,7 @@
-// N(0, 1) inputs of any size in the time of a small draw: each tensor is one drawn piece, repeated.
+// N(0, 1) inputs of any size in the time of a small draw: each tensor repeats one drawn piece.
 //
-// Rows of a repeated piece are not equal in place, because its length is no multiple of a row's.
-// Whoever has the pieces has the same inputs: on the host, on a device, in another process.
+// Rows of repeated pieces do not line up, because a piece's length is not a multiple of a row's.
+// With the same pieces, inputs are the same on the host, on a device, and in another process.
 #pragma once
 
 #include <cstddef>

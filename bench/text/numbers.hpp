@@ -1,4 +1,4 @@
-// Lists and numbers as text: read from options, and with units for people.
+// Lists and numbers as text: parsed from options, and formatted with units.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace flashcore::bench {
 
-// "1 problem", "2 problems"; `many` where it is not `one` with an s.
+// "1 problem", "2 problems"; `many` if it is not `one` with an s.
 std::string counted(int64_t number, std::string_view one, std::string_view many = {});
 
 std::vector<std::string> split(const std::string& text, char separator);

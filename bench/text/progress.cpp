@@ -96,7 +96,7 @@ void Progress::log(const std::stop_token& stop) {
     const double seconds = elapsed();
     write_text(stream_, line(seconds) + "\n");
     std::fflush(stream_);
-    // A line each time that the time has doubled: a long run has few.
+    // Prints a line each time the elapsed time has doubled: a long run has few lines.
     wait = std::min<std::chrono::duration<double>>(std::chrono::duration<double>(seconds),
                                                    kLongestLogPeriod);
   }

@@ -1,6 +1,6 @@
-// A line on stderr that says what is being done, how far it is and for how long. On a terminal it
-// is shown after two seconds, redrawn, and erased at the end. Elsewhere it is a line of a log,
-// after five seconds and then less and less often.
+// A line on stderr with the current step, the progress and the elapsed time. On a terminal it
+// appears after two seconds, is redrawn, and erased at the end. Otherwise it is a line of a log,
+// first after five seconds and then less and less often.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,9 @@ class Progress {
   static constexpr std::chrono::milliseconds kDelay{2000};     // before the first line, redrawn
   static constexpr std::chrono::milliseconds kLogDelay{5000};  // before the first line of a log
 
-  static Style usual();  // redrawn where stderr is a terminal, a log elsewhere
+  static Style usual();  // redrawn if stderr is a terminal, otherwise a log
 
-  // `total` 0: not known.
+  // `total` 0: unknown.
   Progress(Style style, std::string task, int64_t total = 0, std::FILE* stream = stderr);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -33,7 +33,7 @@ class Progress {
 
   void step(std::string what);  // begins a step
   void advance();               // ends one
-  void interrupt();             // erases the line before other text; it comes back by itself
+  void interrupt();             // erases the line before other text; it reappears
 
  private:
   void redraw(const std::stop_token& stop);
@@ -50,7 +50,7 @@ class Progress {
   std::string step_;
   int64_t done_ = 0;
   bool visible_ = false;
-  std::jthread ticker_;  // last: it uses the rest
+  std::jthread ticker_;  // last: it uses the other members
 };
 
 }  // namespace flashcore::bench

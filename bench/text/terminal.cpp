@@ -8,7 +8,7 @@
 namespace flashcore::bench {
 namespace {
 
-int stdout_error = 0;  // errno of the first text that stdout did not take
+int stdout_error = 0;  // errno of the first text that stdout rejected
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void write_text(std::FILE* stream, std::string_view text) {
 int flush_stdout() {
   if (std::fflush(stdout) != 0 && stdout_error == 0) stdout_error = errno;
   if (std::ferror(stdout) != 0 && stdout_error == 0) {
-    stdout_error = EIO;  // noticed by another flush
+    stdout_error = EIO;  // detected by another flush
   }
   return stdout_error;
 }

@@ -1,4 +1,4 @@
-// Text for people on this process's standard streams.
+// Output for people on this process's standard streams.
 #pragma once
 
 #include <cstdio>
@@ -9,19 +9,19 @@ namespace flashcore::bench {
 
 enum class Tone { plain, strong, faint, good, bad };
 
-// The text in the tone's colour, for a terminal.
+// The text with escape codes for the tone's colour, for a terminal.
 std::string colored(std::string_view text, Tone tone);
 
-// Bytes of a hostile file can be in an error: control characters become '?'.
+// An error may contain bytes of a hostile file: replaces control characters by '?'.
 std::string printable(std::string_view text);
 
 bool is_terminal(std::FILE* stream);
 
-// All text goes out by this function. A stream that cannot take it raises no exception: flush_stdout
-// tells of a failed stdout. A failed stderr is ignored: there is nowhere to say it.
+// All output goes through this function. A stream that rejects it raises no exception: flush_stdout
+// reports a failed stdout. A failed stderr is ignored: nothing could report it.
 void write_text(std::FILE* stream, std::string_view text);
 
-// Flushes stdout; the errno of the first text that it did not take, or 0.
+// Flushes stdout; returns the errno of the first rejected text, or 0.
 int flush_stdout();
 
 }  // namespace flashcore::bench

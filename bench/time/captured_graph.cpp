@@ -13,7 +13,7 @@ Result<CapturedGraph> CapturedGraph::capture(cudaStream_t stream, const TimedCal
       cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture"));
   Status status;
   for (int64_t i = 0; i < calls && status.ok(); ++i) status = call(Stream{stream});
-  // Ended in any case, so that the stream is usable afterwards.
+  // Always end the capture, so that the stream stays usable.
   const cudaError_t ended = cudaStreamEndCapture(stream, &captured.graph_);
   if (!status.ok()) {
     (void)cudaGetLastError();

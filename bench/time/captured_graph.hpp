@@ -12,7 +12,7 @@ namespace flashcore::bench {
 
 class CapturedGraph {
  public:
-  // `calls` calls back to back. Nothing of them runs.
+  // Captures `calls` calls back to back. Nothing runs.
   static Result<CapturedGraph> capture(cudaStream_t stream, const TimedCall& call, int64_t calls);
 
   CapturedGraph(CapturedGraph&& other) noexcept;

@@ -15,19 +15,19 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr int kChains = 12;  // more than latency times throughput of any core so far
+constexpr int kChains = 12;  // more than latency times throughput of any current core
 constexpr int64_t kSteps = 20000;
 
 using Vector128 [[gnu::vector_size(16)]] = float;
 using Vector256 [[gnu::vector_size(32)]] = float;
 using Vector512 [[gnu::vector_size(64)]] = float;
 
-// kSteps dependent multiply-adds of every chain. The values go to a fixed point: no denormals.
+// kSteps dependent multiply-adds per chain. The values converge to a fixed point: no denormals.
 template <class Vector>
 [[gnu::always_inline]] inline float chains(float factor, float addend) {
   const Vector a = Vector{} + factor;
   const Vector b = Vector{} + addend;
-  // They begin apart, so that no two are the same computation.
+  // Different starting values, so that no two chains are the same computation.
   Vector x0 = a, x1 = a + 1, x2 = a + 2, x3 = a + 3, x4 = a + 4, x5 = a + 5;
   Vector x6 = a + 6, x7 = a + 7, x8 = a + 8, x9 = a + 9, x10 = a + 10, x11 = a + 11;
   for (int64_t i = 0; i < kSteps; ++i) {
@@ -63,7 +63,7 @@ Probe choose_probe() {
 constexpr int64_t kReadBytes = int64_t{512} << 20;
 using Words [[gnu::vector_size(64)]] = uint64_t;
 
-// Eight loads at once, so that none waits for the one before it.
+// Eight independent loads, so that none waits for the one before.
 uint64_t sum_of(const Words* words, int64_t count) {
   constexpr int kAtOnce = 8;
   Words sums[kAtOnce] = {};

@@ -11,7 +11,7 @@
 namespace flashcore::bench {
 namespace {
 
-// Of the library's C interface, as its manual gives it.
+// The library's C interface, from its manual.
 using Create = int (*)(void** handle);
 using Destroy = int (*)(void* handle);
 using SetStream = int (*)(void* handle, cudaStream_t stream);

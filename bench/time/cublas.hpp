@@ -1,5 +1,5 @@
-// cuBLAS, found when the program runs: in FLASHCORE_CUBLAS, by the dynamic linker, in the toolkit,
-// or among the packages of the python3 on PATH. Nothing links against it.
+// cuBLAS, located at run time: in FLASHCORE_CUBLAS, by the dynamic linker, in the toolkit, or among
+// the packages of the python3 on PATH. Nothing links against it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,10 +21,10 @@ class Cublas {
   Cublas& operator=(Cublas&&) = delete;
   ~Cublas();
 
-  const std::string& library() const { return library_.path(); }  // where it was found
+  const std::string& library() const { return library_.path(); }  // its path
   int version() const { return version_; }
 
-  // c = a * b, all n x n; asynchronous on the stream, and legal in a capture.
+  // c = a * b, all n x n; asynchronous on the stream, and allowed in a capture.
   Status multiply(DType dtype, int n, const void* a, const void* b, void* c) const;
 
  private:

@@ -26,7 +26,7 @@ Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
   const size_t bytes = size_t{kMatrixSize} * kMatrixSize * size_of(dtype);
   const Result<std::unique_ptr<DeviceMemory>> memory = cuda_memory(timer.index());
   if (!memory.ok()) return memory.status();
-  // Repeated pieces, as the tensors of a benchmark are.
+  // Repeated pieces, like the tensors of a benchmark.
   const TiledInputs inputs(dtype);
   void* matrices[3];
   for (void*& matrix : matrices) {

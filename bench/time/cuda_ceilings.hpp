@@ -1,5 +1,5 @@
-// What the GPU can do at best, measured in this process by the protocol of the kernels: a matrix
-// product, a copy, an empty kernel.
+// The GPU's limits, measured in this process by the kernels' protocol: a matrix product, a copy,
+// an empty kernel.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,7 +22,7 @@ Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
                                           const CudaProtocol& protocol);
 
 struct Copy {
-  double bytes_a_second = 0;  // read and written
+  double bytes_a_second = 0;  // read and write
   Timing timing;
 };
 Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol);
@@ -30,7 +30,7 @@ Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol);
 Result<Timing> time_empty_kernel(CudaTimer& timer, const CudaProtocol& protocol);
 
 // All of them as evidence: {"empty_kernel": timing, "copy_bytes_a_second", "matrix_product":
-// {"bf16": {"tflops", "n", "library"}}}. What fails is left out, and `notes` says why.
+// {"bf16": {"tflops", "n", "library"}}}. Failures are left out, and `notes` says why.
 nlohmann::ordered_json cuda_ceilings(CudaTimer& timer, const CudaProtocol& protocol,
                                      const std::set<DType>& dtypes, nlohmann::ordered_json& notes);
 

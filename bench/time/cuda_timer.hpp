@@ -13,14 +13,14 @@ namespace flashcore::bench {
 
 struct CudaProtocol {
   const char* name;
-  double graph_seconds;  // a graph is about this long, or one call
-  int warm_ups;          // replays before those that count
-  int samples;           // replays that count
+  double graph_seconds;  // target length of a graph, or one call
+  int warm_ups;          // replays before the samples
+  int samples;           // timed replays
   double pause_seconds;  // before the warm-up
 };
 
 inline constexpr CudaProtocol kStandardProtocol{"standard", 2.5e-3, 5, 20, 0};
-// Points back to back, so that the chip is as warm and as limited in power as under real work.
+// No pauses between points, so that temperature and power limit are as in real work.
 inline constexpr CudaProtocol kSustainedProtocol{"sustained", 5e-3, 15, 20, 0};
 inline constexpr CudaProtocol kIdleProtocol{"idle", 5e-3, 3, 20, 0.3};
 inline constexpr CudaProtocol kTuningProtocol{"tuning", 2e-3, 3, 25, 0};
@@ -37,10 +37,10 @@ class CudaTimer final : public Timer {
   Result<Timing> time(const TimedCall& call) override { return time(call, protocol_); }
   Result<Timing> time(const TimedCall& call, const CudaProtocol& protocol);
 
-  // Wall seconds of one call on the host: an eager loop with one synchronisation at its end.
+  // Wall seconds per call on the host: an eager loop with one synchronisation at its end.
   Result<double> host_seconds(const TimedCall& call);
 
-  int32_t index() const { return index_; }  // of the GPU
+  int32_t index() const { return index_; }  // the GPU's index
   cudaStream_t stream() const { return stream_; }
 
  private:

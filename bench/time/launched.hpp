@@ -1,4 +1,4 @@
-// The device functions that a call launches: what a measurement is of.
+// The device functions that a call launches, which identify a measurement.
 #pragma once
 
 #include <set>
@@ -9,8 +9,8 @@
 
 namespace flashcore::bench {
 
-// Their mangled names; none of a call that is not for a CUDA device. The call is captured on a
-// stream of its own, and nothing runs. launches.cpp or meter_no_cuda.cpp defines it.
+// Returns their mangled names; none for a call that is not for a CUDA device. The call is captured
+// on a separate stream, and nothing runs. Defined in launches.cpp or meter_no_cuda.cpp.
 Result<std::set<std::string>> launched_by(const TimedCall& call, Device device);
 
 }  // namespace flashcore::bench

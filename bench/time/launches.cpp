@@ -40,7 +40,7 @@ Result<Function> driver_function(const char* name, unsigned version) {
   return reinterpret_cast<Function>(entry);
 }
 
-// By the driver, which knows whatever was launched, through the runtime or not.
+// Asks the driver, which knows every launch, through the runtime or not.
 Result<std::string> function_name(cudaGraphNode_t node) {
   const auto params_of =
       driver_function<PFN_cuGraphKernelNodeGetParams_v12000>("cuGraphKernelNodeGetParams", 12000);
@@ -105,7 +105,7 @@ Result<std::set<std::string>> launched_by(const TimedCall& call, Device device) 
   std::set<std::string> names;
   if (device.kind != DeviceKind::cuda) return names;
   FLASHCORE_RETURN_IF_ERROR(cuda_status(cudaSetDevice(device.index), "choosing a GPU"));
-  // Beside the legacy stream: what others do there must not be taken for a part of the capture.
+  // Not the legacy stream: other work there must not become part of the capture.
   cudaStream_t stream = nullptr;
   FLASHCORE_RETURN_IF_ERROR(
       cuda_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));

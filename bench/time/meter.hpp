@@ -1,5 +1,5 @@
-// What a report needs of a device: how points are timed there, what the device can do at best, and
-// what it is. One for the CPU, one for CUDA.
+// The device functions of a report: timing of points, the device's limits, and its description. One
+// implementation for the CPU, one for CUDA.
 #pragma once
 
 #include <memory>
@@ -17,26 +17,26 @@ class Meter {
  public:
   virtual ~Meter() = default;
 
-  // The headline first.
+  // The headline protocol comes first.
   virtual std::vector<Protocol> protocols() const = 0;
 
-  // Short rounds of many candidates in turns, of which a few are near the fastest.
+  // Short rounds of many candidates in turns; few candidates are near the fastest.
   virtual Protocol tuning_protocol() const = 0;
 
-  // One round of a point, of one of these protocols.
+  // Times one round of a point, by one of these protocols.
   virtual Result<Timing> time(const TimedCall& call, const Protocol& protocol) = 0;
 
-  // Wall seconds of one call on the host, asynchronous on a GPU; 0 where that is the time itself.
+  // Wall seconds per call on the host, asynchronous on a GPU; 0 if that is the time itself.
   virtual Result<double> host_seconds(const TimedCall& call) = 0;
 
-  // What one call launches: [{"kernel", "blocks", "threads", "registers", ...}]; empty on a CPU.
+  // The launches of one call: [{"kernel", "blocks", "threads", "registers", ...}]; empty on a CPU.
   virtual Result<nlohmann::ordered_json> launches(const TimedCall& call) = 0;
 
-  // The protocol in numbers, for a peer's process: tools/peers_torch.py reads them.
+  // The protocol as numbers for a peer's process: tools/peers_torch.py reads them.
   virtual nlohmann::ordered_json settings(const Protocol& protocol) const = 0;
 
   // {"empty_kernel": timing, "copy_bytes_a_second", "matrix_product": {dtype: {"tflops", ...}}};
-  // what cannot be measured is left out, and a sentence is added to `notes`.
+  // what cannot be measured is left out, and `notes` says why.
   virtual nlohmann::ordered_json ceilings(const Protocol& protocol, const std::set<DType>& dtypes,
                                           nlohmann::ordered_json& notes) = 0;
 
@@ -44,7 +44,7 @@ class Meter {
   virtual nlohmann::ordered_json state() const = 0;        // clock and power now; may be empty
 };
 
-// `threads` 0: all. meter_cuda.cpp or meter_no_cuda.cpp defines the CUDA one.
+// `threads` 0: all. The CUDA one is defined in meter_cuda.cpp or meter_no_cuda.cpp.
 Result<std::unique_ptr<Meter>> make_meter(Device device, int threads);
 Result<std::unique_ptr<Meter>> make_cuda_meter(int32_t index);
 

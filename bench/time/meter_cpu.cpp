@@ -50,8 +50,8 @@ class CpuMeter final : public Meter {
             {"warm_up_seconds", limits_.warm_up_seconds}};
   }
 
-  // Every input type is multiplied in fp32, except for bf16 where kernels use instructions for it:
-  // their peak is not measured, and that of fp32 is no bound.
+  // Every input type is multiplied in fp32, except bf16 if kernels have instructions for it: their
+  // peak is not measured, and the fp32 peak is not a limit.
   nlohmann::ordered_json ceilings(const Protocol&, const std::set<DType>& dtypes,
                                   nlohmann::ordered_json& notes) override {
     const CpuPeak peak = measure_cpu_peak(threads_);

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kRounds = 2;        // of the sustained protocol, in turns with the peers
-constexpr int kTuningRounds = 5;  // in turns with the other candidates; the first is a trial
+constexpr int kRounds = 2;        // sustained protocol, alternating with peers
+constexpr int kTuningRounds = 5;  // alternating with other candidates; the first is a trial
 
 CudaProtocol cuda_protocol(const Protocol& protocol) {
   CudaProtocol out = protocol.name == kIdleProtocol.name     ? kIdleProtocol

@@ -11,7 +11,7 @@
 namespace flashcore::bench {
 namespace {
 
-// Seconds of `calls` calls, or the first error among them.
+// Returns the seconds for `calls` calls, or the first error.
 Result<double> measure(const TimedCall& call, int64_t calls) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < calls; ++i) {

@@ -1,4 +1,4 @@
-// Wall or device time of one call, by one protocol a device, the same for a peer as for a kernel.
+// Wall or device time of one call, with one protocol per device, the same for peers and kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 namespace flashcore::bench {
 
 struct Timing {
-  double p50 = 0;  // seconds of one call
+  double p50 = 0;  // seconds per call
   double p90 = 0;
   int64_t samples = 0;
   int64_t calls_a_sample = 1;
-  std::vector<double> sample_seconds;  // of one call, in the order they were taken
+  std::vector<double> sample_seconds;  // per call, in the order of measurement
 };
 
-// Rounds of one subject, taken in turns with others, as one: quantiles of all samples.
+// Combines rounds of one subject, which alternated with others: quantiles over all samples.
 Timing pooled(const std::vector<Timing>& rounds);
 
 // Nearest-rank quantile, 0 to 1, of at least one value.
@@ -41,22 +41,22 @@ class Timer {
   virtual Result<Timing> time(const TimedCall& call) = 0;
 };
 
-// How a point is timed. A report that takes several rounds gives each its share of the samples.
+// A timing protocol. A report that takes several rounds divides the samples among them.
 struct Protocol {
   std::string name;  // "sustained", "idle", "wall"
   std::string text;  // one sentence
   int rounds = 1;
 };
 
-// Median of at least `min_samples` after a warm-up; a sample repeats short calls until it is long
-// enough for the clock.
+// The median of at least `min_samples` after a warm-up; a sample repeats short calls until it is
+// long enough for the clock.
 class CpuTimer final : public Timer {
  public:
   struct Limits {
     int64_t min_samples = 5;
     int64_t max_samples = 101;
-    double seconds = 1.0;          // stop after these, once there are min_samples
-    double sample_seconds = 1e-3;  // least length of a sample
+    double seconds = 1.0;          // stop after this, with min_samples
+    double sample_seconds = 1e-3;  // minimum length of a sample
     double warm_up_seconds = 0.05;
   };
 
@@ -69,7 +69,7 @@ class CpuTimer final : public Timer {
   Limits limits_;
 };
 
-// The timer of a device. timing_cuda.cpp or timing_no_cuda.cpp defines the CUDA one.
+// Returns the timer of a device. The CUDA one is defined in timing_cuda.cpp or timing_no_cuda.cpp.
 Result<std::unique_ptr<Timer>> make_timer(Device device);
 Result<std::unique_ptr<Timer>> make_cuda_timer(int32_t index);
 

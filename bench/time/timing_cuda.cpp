@@ -13,8 +13,8 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr int64_t kMostCalls = 4000;      // a graph
-constexpr double kSlowCallSeconds = 0.1;  // past this a few warm-ups are enough
+constexpr int64_t kMostCalls = 4000;      // per graph
+constexpr double kSlowCallSeconds = 0.1;  // above this, few warm-ups are enough
 constexpr int kSlowCallReplays = 5;
 
 }  // namespace
@@ -45,7 +45,7 @@ std::string CudaTimer::protocol() const {
       protocol_.name, protocol_.graph_seconds * 1e3, protocol_.warm_ups, protocol_.samples);
 }
 
-// Of a call after the first, as an upper bound: what a graph is sized by.
+// An upper bound for a call after the first; graphs are sized by it.
 Result<double> CudaTimer::one_call_seconds(const TimedCall& call) {
   FLASHCORE_RETURN_IF_ERROR(call(Stream{stream_}));
   FLASHCORE_RETURN_IF_ERROR(cuda_status(cudaStreamSynchronize(stream_), "the first call"));

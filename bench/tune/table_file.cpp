@@ -16,7 +16,7 @@
 namespace flashcore::bench {
 namespace {
 
-// Held while it lives; the system lets it go when the process ends, however it ends.
+// Held while it lives; the system releases it when the process ends, for any reason.
 class FileLock {
  public:
   static Result<FileLock> take(const std::string& path) {

@@ -1,4 +1,4 @@
-// A tuning table on disk: several tuners may write one at once, and none loses what another wrote.
+// A tuning table on disk: several tuners may write it at once, and no update is lost.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace flashcore::bench {
 
-// Reads the table of a device, empty where the file is not there yet, lets `change` change it, and
-// replaces the file, whole or not at all. Whoever else does so waits (a lock on PATH.lock). A file
-// that is something else, or a table of another device, is an error and stays as it is.
+// Reads a device's table, empty if the file is not there yet, applies `change`, and replaces the
+// whole file or nothing. Concurrent updates wait (a lock on PATH.lock). A file with other contents,
+// or another device's table, is an error and stays unchanged.
 Status update_table(const std::string& path, const tuning::TunedDevice& device,
                     const std::function<void(tuning::TunedTable&)>& change);
 
-// The same table, to be read: empty where the file is not there.
+// Opens the table for reading: empty if the file is not there.
 Result<tuning::TunedTable> open_table(const std::string& path, const tuning::TunedDevice& device);
 
 }  // namespace flashcore::bench

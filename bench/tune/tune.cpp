@@ -26,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using tuning::TunedEntry, tuning::TunedTable;
 
-// A time of a row, or null.
+// Returns a row's time, or null.
 const Json* time_of(const Json& row) {
   const Json& times = row["times"];
   return times.empty() ? nullptr : &times.begin().value();
@@ -37,7 +37,7 @@ Result<TuningKey> key_of(const Subject& subject, const PlanOptions& plan) {
                            : tuning_key(subject.problem(), plan);
 }
 
-// A device as plans see it.
+// Returns the device as plans see it.
 Result<DeviceInfo> device_of(const PlanOptions& plan) {
   Problem problem;
   problem.q = problem.k = problem.v = problem.o = TensorDesc::contiguous(DType::f16, {1, 1, 1, 64});
@@ -46,7 +46,7 @@ Result<DeviceInfo> device_of(const PlanOptions& plan) {
   return key->device;
 }
 
-// What an entry calls the problem.
+// The name of the problem in an entry.
 std::string text_of(const Subject& subject) {
   const std::string text = problem_text(subject.problem());
   return (subject.gradients ? "backward of " + text : text).substr(0, tuning::kMostText);
@@ -81,8 +81,8 @@ class Tuner {
         plan_(plan),
         day_(new_evidence("bench")["created"].get<std::string>().substr(0, 10)) {}
 
-  // Whether the table has this very problem, of this build. Asked again and again: another tuner may
-  // add to it.
+  // Returns whether the table has exactly this problem, from this build. Reads the table every
+  // time, because another tuner may have added to it.
   bool is_known(const Subject& subject) const {
     if (order_.again) return false;
     const Result<TuningKey> key = key_of(subject, plan_);
@@ -98,7 +98,7 @@ class Tuner {
 
   Status keep(const Subject& subject, Json& one) const {
     const Json tuned = tuned_json(one);
-    if (tuned.is_null()) return {};  // nothing passed: the rows say why
+    if (tuned.is_null()) return {};  // nothing passed: the rows have the reasons
     one["tuned"] = tuned;
     const Result<TuningKey> key = key_of(subject, plan_);
     if (!key.ok()) return key.status();
@@ -114,8 +114,8 @@ class Tuner {
     });
   }
 
-  // With --again: what the table has of these problems is forgotten first, so that problems that
-  // share a key meet only what this run measures.
+  // With --again: first deletes the table's entries for these problems, so that problems that share
+  // a key are compared only with this run's measurements.
   Status forget(const std::vector<Subject>& subjects) const {
     std::set<std::string> keys;
     std::optional<DeviceInfo> device;
@@ -239,7 +239,7 @@ Result<Tuned> tune(const TuneOrder& asked, const std::vector<Subject>& subjects,
     FLASHCORE_RETURN_IF_ERROR(work_for_watcher(run, subjects, plan));
     return Tuned{};
   }
-  // What cannot be read or written is known before the work.
+  // Finds out before the work if a file cannot be read or written.
   FLASHCORE_RETURN_IF_ERROR(
       update_table(order.table, tuning::tuned_device(*device), [](TunedTable&) {}));
   if (order.again) FLASHCORE_RETURN_IF_ERROR(tuner.forget(subjects));

@@ -83,7 +83,7 @@ nlohmann::ordered_json failures_json(const Findings& found) {
 
 namespace {
 
-// `prepare` makes the problem's data and the reference, and gives judge(kernel).
+// `prepare` makes the problem's data and the reference, and returns judge(kernel).
 using Judge = std::function<Verdict(const std::string& kernel)>;
 
 Status judge_kernels(const Result<std::vector<KernelVerdict>>& kernels, const TrialText& trial,

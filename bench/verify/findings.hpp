@@ -1,4 +1,4 @@
-// What kernels did on many problems, and how several problems and kernels are gone through.
+// The results of kernels on many problems, and loops over problems and kernels.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@
 
 namespace flashcore::bench {
 
-// What many verdicts on a kernel add up to: the worst errors, the first failure.
+// The sum of many verdicts on a kernel: the worst errors, the first failure.
 struct Tally {
   int64_t passed = 0;
   int64_t failed = 0;
   int64_t refused = 0;
-  int64_t different = 0;  // of the failed: a second run gave other bits
-  std::string failure;    // the first
-  std::string refusal;    // likewise
+  int64_t different = 0;  // failures where a second run gave other bits
+  std::string failure;    // the first one
+  std::string refusal;    // the first one
   double max_scaled_error = 0, relative_error = 0, lse_error = 0;
-  std::set<std::string> launched;  // by all of them
+  std::set<std::string> launched;  // functions that all of its runs launched
 
   void refuse(const std::string& sentence);
   void add(const Verdict& verdict, const std::string& where);
 };
 
-// One problem for all kernels.
+// One problem, for all kernels.
 struct Trial {
-  uint64_t seed = 0;  // of a random problem
+  uint64_t seed = 0;  // a random problem's seed
   std::string name;   // "seed 3", "mission f16 causal seed 0"
   Problem problem;
   std::function<HostProblem()> fill;  // outputs poisoned
@@ -42,7 +42,7 @@ struct Trial {
   std::function<std::string(const std::string& kernel)> repeat = nullptr;  // the command
 };
 
-// The same of a backward problem.
+// One backward problem, for all kernels.
 struct BackwardTrial {
   uint64_t seed = 0;
   std::string name;
@@ -53,7 +53,7 @@ struct BackwardTrial {
   std::function<std::string(const std::string& kernel)> repeat = nullptr;
 };
 
-// How a failure of a trial is told.
+// The texts that describe a failed trial.
 struct TrialText {
   uint64_t seed = 0;
   std::string name;
@@ -67,7 +67,7 @@ struct Failure {
   std::string name, kernel, what, problem, repeat;
 };
 
-// Of the problems of one table. Several threads may add to it at a time.
+// The results on one table's problems. Several threads may add to it at once.
 class Findings {
  public:
   void refuse(const std::string& kernel, const std::string& sentence);
@@ -76,8 +76,8 @@ class Findings {
     add(kernel, verdict, text_of(trial));
   }
 
-  const std::map<std::string, Tally>& tallies() const { return tallies_; }  // by kernel
-  std::vector<Failure> failures() const;  // in order of seeds and names
+  const std::map<std::string, Tally>& tallies() const { return tallies_; }  // kernel to tally
+  std::vector<Failure> failures() const;  // ordered by seeds and names
 
  private:
   std::mutex mutex_;
@@ -91,21 +91,21 @@ nlohmann::ordered_json tallies_json(const Findings& found);
 // [{"name", "kernel", "failure", "problem", "repeat"}]
 nlohmann::ordered_json failures_json(const Findings& found);
 
-// The kernels that are judged, and where they run.
+// The kernels to judge, and their device.
 struct Tested {
   PlanOptions plan;
   std::vector<std::string> kernels = {};  // empty: plan.kernel, or all but the judges
 };
 
-// Judges every kernel on the problem. Its data and reference are made once, when the first kernel
-// computes it; `step` is told what begins. A status is an error of the program's own.
+// Judges every kernel on the problem. Its data and reference are computed once, when the first
+// kernel computes it; `step` is called as each step begins. An error is an internal one.
 Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
                    const std::function<void(const std::string&)>& step = nullptr);
 Status judge_trial(const BackwardTrial& trial, const Tested& tested, Findings& found,
                    const std::function<void(const std::string&)>& step = nullptr);
 
-// Calls judge(n) for n in [0, count) on up to `threads` threads (0: all) and shows the progress,
-// where name(n) says what is being done. The first error ends it.
+// Calls judge(n) for n in [0, count) on up to `threads` threads (0: all) and shows the progress;
+// name(n) names the current step. The first error ends the loop.
 Status for_each_trial(const std::string& task, int64_t count, int threads,
                       const std::function<std::string(int64_t)>& name,
                       const std::function<Status(int64_t)>& judge);

@@ -12,15 +12,15 @@
 
 namespace flashcore::bench {
 
-// One kernel on one case; all seeds are in the tally.
+// One kernel on one case; the tally covers all seeds.
 struct GateRow {
   Case one;
   std::string kernel;
   Tally tally;
 };
 
-// Judges the kernels on every case, with the inputs of every seed. Rows come case by case.
-// `backward`: of the backward pass.
+// Judges the kernels on every case, with the inputs of every seed. Rows are in the order of the
+// cases. `backward`: judges the backward pass.
 Result<std::vector<GateRow>> judge_table(const std::vector<Case>& cases,
                                          const std::vector<int64_t>& seeds, const Tested& tested,
                                          bool backward = false);

@@ -40,7 +40,7 @@ std::vector<std::byte> outputs(Host& host) {
   return bytes;
 }
 
-// At once: the next line may be the last of this process.
+// Flushed at once: the next line may be the last of this process.
 void print(const std::string& line) {
   write_text(stdout, line + "\n");
   std::fflush(stdout);
@@ -53,13 +53,13 @@ Result<Plan> plan_of(const HostBackward& host, const PlanOptions& options) {
   return make_backward_plan(host.forward.problem, host.gradients, options);
 }
 
-// Trials share a GPU, but for a capture: nothing else may run beside it.
+// Trials share a GPU, but a capture must be the only user.
 std::shared_mutex& gpu_calls() {
   static std::shared_mutex calls;
   return calls;
 }
 
-// `launched`: where the names of the device functions go.
+// `launched` gets the names of the device functions.
 template <class Host>
 Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel,
                     std::set<std::string>* launched) {
@@ -84,7 +84,7 @@ Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel,
 }
 
 constexpr uint64_t kOtherOrder = 1'000'003;  // far from the seeds of other problems
-constexpr double kMostSeconds = 300;         // a simulated run that takes longer does not end
+constexpr double kMostSeconds = 300;         // a simulated run over this has hung
 
 template <class Host, class AnyReference>
 Verdict judge_two_runs(Host& host, const AnyReference& reference, const PlanOptions& options,
@@ -112,7 +112,7 @@ Verdict judge_two_runs(Host& host, const AnyReference& reference, const PlanOpti
   return verdict;
 }
 
-// A kernel that is wrong may write anywhere, or never end.
+// A wrong kernel may write anywhere, or never end.
 template <class Host, class AnyReference>
 Verdict judge_in_copy(Host& host, const AnyReference& reference, const PlanOptions& options,
                       const std::string& kernel, uint64_t seed) {
@@ -135,7 +135,7 @@ Verdict judge_in_copy(Host& host, const AnyReference& reference, const PlanOptio
     return verdict;
   }
   const nlohmann::json all = nlohmann::json::parse(*told);
-  // JSON has no infinity: such an error arrives as null.
+  // JSON has no infinity: such an error is stored as null.
   const auto number = [&](const char* name) {
     return all[name].is_number() ? all[name].get<double>()
                                  : std::numeric_limits<double>::infinity();

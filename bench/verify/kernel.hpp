@@ -11,14 +11,14 @@
 
 namespace flashcore::bench {
 
-// Runs a kernel on poisoned outputs; they are in `host` then, and in `launched` what a GPU launched.
+// Runs a kernel on poisoned outputs, which are then in `host`; `launched` gets a GPU's launches.
 Status run_kernel(HostProblem& host, const PlanOptions& options, const std::string& kernel,
                   std::set<std::string>* launched = nullptr);
 Status run_kernel(HostBackward& host, const PlanOptions& options, const std::string& kernel);
 
-// Runs it twice: what it wrote passes the gates, and both runs give the same bits. An error is a
-// failed verdict. `seed` is the problem's: a simulated GPU orders its work by it and by --sim-seed,
-// the second run otherwise than the first, and runs in a copy of this process.
+// Runs it twice: the output must pass the gates, and both runs must give the same bits. An error
+// becomes a failed verdict. `seed` is the problem's: it and --sim-seed determine the order of work
+// on a simulated GPU, which differs in the second run, and which runs in a copy of this process.
 Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
                      const std::string& kernel, uint64_t seed);
 Verdict judge_kernel(HostBackward& host, const GradientReferences& reference,
@@ -27,8 +27,8 @@ Verdict judge_kernel(HostBackward& host, const GradientReferences& reference,
 // " --device cuda:0", with the simulator's seed; empty for the CPU.
 std::string repeat_device(Device device);
 
-// Runs it between two marks on stdout, unjudged: what a sanitizer watches. An error is said in its
-// output, as a complaint about the kernel.
+// Runs it between two marks on stdout, for a sanitizer, without judging it. An error is printed
+// like a complaint about the kernel.
 Status run_marked(HostProblem& host, const PlanOptions& options, const std::string& kernel);
 Status run_marked(HostBackward& host, const PlanOptions& options, const std::string& kernel);
 

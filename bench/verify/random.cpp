@@ -27,7 +27,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
                                  asked.backward ? " --backward" : "", seed);
   if (asked.narrow) line += " --narrow";
   if (space.only_e4m3) line += " --dtypes f8e4m3";
-  // In company the choice is part of what is verified.
+  // With --batch-invariant the choice itself is verified, too.
   if (!plan.batch_invariant || !plan.kernel.empty()) line += " --kernel " + kernel;
   if (space.largest_seqlen != kUsual.largest_seqlen) {
     line += fmt::format(" --largest-seqlen {}", space.largest_seqlen);
@@ -45,7 +45,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
   return line + repeat_device(plan.device);
 }
 
-// The chosen kernel on one entry in several batches: one kernel, and the same bits.
+// Runs the chosen kernel on one entry in several batches: it must be one kernel, and the same bits.
 Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& plan,
                      Findings& found) {
   const BatchCompany company(trial.seed, space.largest_seqlen, space.largest_head_dim);
@@ -88,8 +88,8 @@ Result<std::vector<KernelVerdict>> asked_kernels(const RandomDraw& draw, const T
   return kernels_under_test(draw.problem(), tested.plan, true, tested.kernels);
 }
 
-// Whether a kernel under test computes it; true, too, where that cannot be told: whoever judges says
-// why.
+// Returns whether a kernel under test computes the problem; also true if that is unknown: judging
+// it reports why.
 template <class Draw>
 bool is_computed(const Draw& draw, const Tested& tested) {
   const Result<std::vector<KernelVerdict>> kernels = asked_kernels(draw, tested);
@@ -98,10 +98,10 @@ bool is_computed(const Draw& draw, const Tested& tested) {
                      [](const KernelVerdict& kernel) { return kernel.refusal.empty(); });
 }
 
-// The problem of a seed; with V in rows where no kernel under test takes it transposed, without mixes
-// of fp8 where none has them, nor more outputs where none has these. Asked to be narrow: from the
-// widest space in which some kernel under test computes it; where the narrowest has none for this
-// seed, by others made of it.
+// Draws the problem of a seed; with V in rows if no kernel under test takes it transposed, without
+// mixed fp8 types or more outputs if none supports these. If narrow: from the widest space in which
+// some kernel under test computes it; if there is none for this seed, tries other seeds that are
+// derived from it.
 template <class Draw>
 Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
   constexpr int kAttempts = 20;
@@ -134,7 +134,7 @@ Status judge_random(const RandomTrials& wanted, const Tested& tested, Findings& 
   RandomTrials asked = wanted;
   if (tested.plan.device.kind != DeviceKind::cpu)
     asked.space.hostile_heads = asked.space.steep_slopes = false;
-  // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
+  // A GPU waits for references, so each thread computes its own. On the CPU the kernels use the threads.
   const bool shared_out = tested.plan.device.kind != DeviceKind::cpu;
   Tested one = tested;
   if (shared_out) one.plan.threads = 1;

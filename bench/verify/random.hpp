@@ -14,15 +14,15 @@ struct RandomTrials {
   int64_t problems = 0;
   uint64_t first_seed = 0;
   RandomSpace space;
-  bool backward = false;  // of the backward pass
-  // What the kernel that was asked for refuses is drawn from narrower spaces (narrowed), until it
-  // computes it.
+  bool backward = false;  // judges the backward pass
+  // If the requested kernel refuses a problem, draws from narrower spaces (narrowed), until the
+  // kernel computes it.
   bool narrow = false;
 };
 
 // Judges the kernels on every problem. With PlanOptions::batch_invariant each problem is one entry
-// in several batches instead, and the chosen kernel must give it the same bits in all of them.
-// On a GPU the problems are shared out among the CPU's threads, which compute the references.
+// in several batches instead, and the chosen kernel must give it the same bits in all of them. For
+// a GPU the CPU's threads share the problems and compute the references.
 Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found);
 
 // {"problems", "first_seed", "largest_seqlen", "largest_head_dim", "narrow",
@@ -30,8 +30,8 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
 //  "failures": [{"name", "kernel", "failure", "problem", "repeat", "seed"}]}
 nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& found);
 
-// Runs problems between marks (run_marked) until `problems` of each kernel have run, or many more
-// were refused.
+// Runs problems between marks (run_marked) until each kernel has run `problems` of them, or many
+// more were refused.
 Status run_random_marked(const RandomTrials& asked, const Tested& tested);
 
 }  // namespace flashcore::bench

@@ -40,7 +40,7 @@ Result<Json> judge_scores(const std::vector<ScoreCase>& asked, const Tested& tes
   if (tested.plan.device.kind != DeviceKind::cpu) {
     std::erase_if(cases, [](const ScoreCase& one) { return !one.on_gpus; });
   }
-  Tested alone = tested;  // each thread computes a problem of its own
+  Tested alone = tested;  // each thread computes its own problem
   alone.plan.threads = 1;
   const auto at = [&](int64_t n) -> const ScoreCase& { return cases[static_cast<size_t>(n)]; };
   const Status status = for_each_trial(

@@ -11,12 +11,12 @@
 
 namespace flashcore::bench {
 
-// Those whose names begin with one of `prefixes`, of which each must begin one.
+// Returns the cases whose names begin with one of `prefixes`; each prefix must match one.
 Result<std::vector<ScoreCase>> score_cases_of(const std::vector<std::string>& prefixes);
 
-// Judges the kernels on all of them, side by side on the CPU's threads. What was found, as evidence:
+// Judges the kernels on all of them, in parallel on the CPU's threads. Returns the results as evidence:
 // {"problems", "kernels": [{"kernel", "passed", "failed", "refused", ...errors}],
-//  "failures": [{"name", "kernel", "failure", "problem", "repeat"}]}.
+//   "failures": [{"name", "kernel", "failure", "problem", "repeat"}]}.
 Result<nlohmann::ordered_json> judge_scores(const std::vector<ScoreCase>& cases,
                                             const Tested& tested, Findings& found);
 

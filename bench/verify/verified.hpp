@@ -1,4 +1,4 @@
-// What `flashcore verify` found, as evidence.
+// The results of `flashcore verify`, as evidence.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@
 namespace flashcore::bench {
 
 struct Verified {
-  bool backward = false;                                           // of the backward pass
+  bool backward = false;                                           // judges the backward pass
   nlohmann::ordered_json table = nlohmann::ordered_json::array();  // gate_rows_json
-  nlohmann::ordered_json scores, random;  // judge_scores, random_json; null: not asked for
-  nlohmann::ordered_json sanitizers = nlohmann::ordered_json::object();  // by kernel
+  nlohmann::ordered_json scores, random;  // judge_scores, random_json; null: not requested
+  nlohmann::ordered_json sanitizers = nlohmann::ordered_json::object();  // kernel to results
   // The kernels that computed a problem, and the device functions that they launched.
   std::map<std::string, std::set<std::string>> ran;
 
@@ -23,7 +23,7 @@ struct Verified {
   void add(const Findings& found);
 };
 
-// The whole of it, with what the kernels that ran are known by; fits the schema.
+// All results, with the fingerprints of the kernels that ran; fits the schema.
 Result<nlohmann::ordered_json> verify_evidence(const Verified& found, const PlanOptions& plan);
 
 }  // namespace flashcore::bench

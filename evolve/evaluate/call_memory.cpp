@@ -14,7 +14,7 @@ constexpr uint64_t kWindow = uint64_t{24} << 20;
 constexpr uint64_t kLargestGap = 4096;  // between tensors, and before the first
 constexpr size_t kPool = (size_t{1} << 17) + 29;
 
-// Bytes of each tensor.
+// Bytes per tensor.
 struct Sizes {
   uint64_t q, kv, lse;
 };
@@ -30,7 +30,7 @@ uint64_t padded(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment + kLargestGap;
 }
 
-// Of one call; with a window, what it has to itself.
+// Bytes per call; with a window, only the call's own bytes.
 uint64_t input_bytes(const Sizes& n, uint64_t window) {
   return (window > 0 ? 0 : padded(n.q) + 2 * padded(n.kv)) + sizeof(CallTensors);
 }
@@ -48,7 +48,7 @@ class Layout {
     at_ += padded(bytes) - kLargestGap;
     return place;
   }
-  // With room for a last gap.
+  // Includes room for a last gap.
   uint64_t end() const { return at_ + kAlignment; }
 
  private:

@@ -1,5 +1,5 @@
 // The tensors of a candidate's calls, in memory shared with its process. Every command gets new
-// places, new inputs, and outputs that are NaN.
+// locations, new inputs, and outputs that are NaN.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace flashcore::evolve {
 
-// Numbers of N(0, 1) from a secret seed, drawn once. Inputs are copied from random places of it.
+// N(0, 1) numbers from a secret seed, drawn once. Inputs are copied from random positions in it.
 class NormalPool {
  public:
   NormalPool(DType dtype, bench::Random& secret);
@@ -28,37 +28,37 @@ class NormalPool {
 
 class CallMemory {
  public:
-  // Room for `calls` calls of every shape. q, k, v and o are of a type, lse is f32.
+  // Room for `calls` calls of every shape. q, k, v and o have type `dtype`, lse is f32.
   static Result<CallMemory> make(DType dtype, std::span<const CallShape> shapes, uint64_t calls);
-  // The same, but the inputs of all calls are windows into one stretch of numbers: no two calls have
-  // the same ones, and many calls need little memory.
+  // Like make(), but the inputs of all calls are windows into one range of numbers: no two calls
+  // have the same inputs, and many calls need little memory.
   static Result<CallMemory> make_windows(DType dtype, std::span<const CallShape> shapes,
                                          uint64_t calls);
 
-  // How many calls of a shape there is room for.
+  // The number of calls of a shape that fit.
   uint64_t room_for(const CallShape& shape) const;
 
   const SharedMemory& inputs() const { return inputs_; }
   const SharedMemory& outputs() const { return outputs_; }
 
-  // Lays out `calls` calls. What lies around the tensors, and the outputs, become `poison`.
+  // Lays out `calls` calls. The memory around the tensors, and the outputs, are set to `poison`.
   RunCommand prepare(const CallShape& shape, uint64_t calls, bench::Random& secret,
                      std::byte poison = std::byte{0xFF});
 
-  // And fills the inputs.
+  // Also fills the inputs.
   RunCommand prepare(const CallShape& shape, uint64_t calls, const NormalPool& pool,
                      bench::Random& secret);
 
-  // Of call `i` of the last command.
+  // Tensors of call `i` of the last command.
   std::span<std::byte> q(uint64_t i);
   std::span<std::byte> k(uint64_t i);
   std::span<std::byte> v(uint64_t i);
   std::span<std::byte> o(uint64_t i);
   std::span<std::byte> lse(uint64_t i);
 
-  // Whether nothing but the outputs of the last command was written.
+  // Returns whether only the outputs of the last command were written.
   bool surroundings_intact() const;
-  // Whether an element of an output was not written, or is NaN.
+  // Returns whether an element of an output was not written, or is NaN.
   bool has_nan();
 
  private:
@@ -68,11 +68,11 @@ class CallMemory {
       : dtype_(dtype), window_(window), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
 
   DType dtype_;
-  uint64_t window_;  // bytes that the inputs of all calls share; 0: each has its own
+  uint64_t window_;  // bytes that all calls' inputs share; 0: each has its own
   SharedMemory inputs_, outputs_;
   std::vector<CallTensors> calls_;
   CallShape shape_{};
-  uint64_t used_ = 0;  // of the outputs' memory
+  uint64_t used_ = 0;  // in the outputs' memory
   std::byte poison_{};
 };
 

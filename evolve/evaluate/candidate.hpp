@@ -1,4 +1,4 @@
-// A candidate that was compiled and loaded, wherever it runs.
+// A compiled and loaded candidate, wherever it runs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,22 +10,22 @@ namespace flashcore::evolve {
 
 struct Ran {
   Finding finding = {};
-  // What counts as the time of all calls together: of the processor for CPU candidates, between events
-  // for GPU ones.
+  // The time of all calls together: CPU time for CPU candidates, time between events
+  // for GPU candidates.
   double seconds = 0;
   double wall_seconds =
-      0;  // of the clock of this process, where it is to be held to that; otherwise 0
+      0;  // by this process's clock, where `seconds` is checked against that; otherwise 0
 };
 
 class Candidate {
  public:
   virtual ~Candidate() = default;
 
-  // Runs the calls of a command, whose outputs are there afterwards. `nonce` differs from that of every
-  // earlier command.
+  // Runs the calls of a command; returns when the outputs are complete. `nonce` must be a new one
+  // for every command.
   virtual Ran run(const RunCommand& command, double limit_seconds) = 0;
 
-  // How it runs: what of the isolation is in force, and the like.
+  // Adds how it runs, such as which isolation is in force.
   virtual void describe(nlohmann::ordered_json& evidence) const = 0;
 };
 

@@ -93,7 +93,7 @@ CandidateProcess::~CandidateProcess() {
 std::string CandidateProcess::ending() {
   int status = 0;
   pid_t waited = 0;
-  // It closed its socket, so it is about to end, or it is made to.
+  // It closed its socket, so it is about to exit, or is killed.
   for (int i = 0; i < 200 && (waited = ::waitpid(process_, &status, WNOHANG)) == 0; ++i) {
     ::usleep(1000);
   }

@@ -1,5 +1,5 @@
-// A candidate in a process of its own, which runs only while our clock does: it is stopped before a
-// command is prepared, and again as soon as it answers. What it does between commands is nothing.
+// A candidate in its own process, which runs only while our clock does: it is stopped before a
+// command is prepared, and again as soon as it answers. It cannot compute between commands.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,16 @@ namespace flashcore::evolve {
 
 struct CandidateOptions {
   std::string runner;  // the program
-  std::string folder;  // holds nothing but the object
-  std::string object;  // its file's name
+  std::string folder;  // contains only the object
+  std::string object;  // its file name
   uint64_t memory_bytes;
   double load_seconds;
-  double processor_seconds;  // of its whole life
+  double processor_seconds;  // for its whole life
 };
 
 class CandidateProcess final : public Candidate {
  public:
-  // The memories outlive it. A finding says why the candidate is not there.
+  // The memories must outlive it. A finding says why the candidate did not start.
   static Result<std::unique_ptr<CandidateProcess>> start(const CandidateOptions& options,
                                                          const SharedMemory& inputs,
                                                          const SharedMemory& outputs,
@@ -35,7 +35,7 @@ class CandidateProcess final : public Candidate {
   CandidateProcess& operator=(const CandidateProcess&) = delete;
   ~CandidateProcess() override;
 
-  // And stops the process. Its time is what the kernel counted for all its threads together.
+  // Also stops the process. Its time is the kernel's count for all of its threads together.
   Ran run(const RunCommand& command, double limit_seconds) override;
   void describe(nlohmann::ordered_json& evidence) const override;
 
@@ -43,7 +43,7 @@ class CandidateProcess final : public Candidate {
   CandidateProcess(pid_t process, int stream) : process_(process), stream_(stream) {}
   bool receive(Answer& answer, double seconds, Finding& finding);
   Finding stop();
-  std::string ending();  // waits for a process that ends: "exited with 3"
+  std::string ending();  // waits for the process to end: "exited with 3"
   double processor_seconds() const;
 
   pid_t process_;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMostSymbols = 1 << 20;
 
-// Names without the version of a library.
+// Names without library versions.
 bool may_import(std::string_view name) {
   static constexpr std::array<std::string_view, 24> kNames = {"memcpy",
                                                               "memset",
@@ -51,7 +51,7 @@ bool may_import(std::string_view name) {
       "cbrt",  "fma",  "fmax",  "fmin",  "fmod", "floor", "ceil",  "round",  "rint",  "nearbyint",
       "trunc", "tanh", "sin",   "cos",   "erf",  "frexp", "ldexp", "scalbn", "lrint", "lround"};
   if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) return true;
-  if (name.starts_with("_ZGV")) return true;  // vectors of libmvec
+  if (name.starts_with("_ZGV")) return true;  // vector functions of libmvec
   if (name.starts_with("__") && name.ends_with("_finite")) {
     name.remove_prefix(2);
     name.remove_suffix(7);
@@ -62,7 +62,7 @@ bool may_import(std::string_view name) {
   });
 }
 
-// The number before a phrase; 0 without it.
+// The number before a phrase; 0 if it does not occur.
 int64_t number_before(const std::string& line, std::string_view phrase) {
   const size_t end = line.find(phrase);
   if (end == std::string::npos) return 0;

@@ -31,7 +31,7 @@ constexpr uint64_t kCompilerFile = uint64_t{256} << 20;
 const std::vector<std::string> kEnvironment = {
     "PATH=/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"};
 
-// The first lines that hold a word, without control characters.
+// The first lines that contain a word, without control characters.
 std::vector<std::string> lines_with(const std::string& text, std::string_view word) {
   std::vector<std::string> found;
   std::istringstream lines(text);
@@ -50,7 +50,7 @@ std::string first_error(const std::string& output) {
   return "the compiler failed and said nothing";
 }
 
-// What a compiler is called with for a task, and where its object is.
+// The compiler's command line for a task, and the path of its object.
 std::vector<std::string> command_of(const Task& task) {
   std::vector<std::string> words = task.compiler;
   if (task.is_gpu()) {
@@ -63,7 +63,7 @@ std::vector<std::string> command_of(const Task& task) {
   return words;
 }
 
-// Where an object is kept, without its suffix. "": nowhere. CPU compilers are fast.
+// The path where an object is cached, without its suffix. "": not cached. CPU compilers are fast.
 std::string kept_at(const Task& task, const Program& program, const Tools& tools) {
   if (!task.is_gpu() || tools.objects.empty()) return "";
   std::string all;
@@ -76,7 +76,7 @@ void keep(const std::string& path, const Compiled& compiled) {
   fs::create_directories(fs::path(path).parent_path(), error);
   std::string said;
   for (const std::string& line : compiled.report) said += line + "\n";
-  // The object comes last and is moved: what is there is whole.
+  // The object is moved last: a cached entry is complete.
   (void)write_file(path + ".txt", said);
   const std::string part = path + ".part";
   if (fs::copy_file(compiled.object(), part, fs::copy_options::overwrite_existing, error)) {

@@ -1,4 +1,4 @@
-// A candidate's text becomes a shared object that exports its entry point and nothing else.
+// Compiles a candidate's text to a shared object that exports only its entry point.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@ namespace flashcore::evolve {
 
 inline constexpr const char* kObject = "candidate.so";  // on the GPU a cubin
 
-// Programs of ours that evaluate, and where compiled GPU candidates are kept: "" for nowhere.
+// Our programs that evaluate, and the cache of compiled GPU candidates: "" for none.
 struct Tools {
   std::string runner, gpu_runner;
   std::string objects;
-  bool profiles = false;   // ncu counts each GPU candidate that wins
-  bool sanitizes = false;  // compute-sanitizer runs each GPU candidate after its gates
+  bool profiles = false;   // ncu counts every winning GPU candidate
+  bool sanitizes = false;  // compute-sanitizer runs every GPU candidate after its gates
 };
-// Beside this program, where the build and the installation put them.
+// Finds them next to this program, in the build or the installation.
 Result<Tools> find_tools();
 
 struct Compiled {
-  bench::TemporaryFolder root;  // holds the object, and nothing else
+  bench::TemporaryFolder root;  // contains only the object
   int64_t object_bytes = 0;
-  std::vector<std::string> report;  // what the compiler said it optimised; on the GPU, used
-  double seconds = 0;               // 0: it had been compiled before
+  std::vector<std::string> report;  // compiler's remarks on optimisations; on the GPU, resources
+  double seconds = 0;               // 0: taken from the cache
 
   std::string object() const { return root.path() + "/" + kObject; }
 };
 
-// Null, and why in `finding`, where the candidate is to
+// Null, and the reason in `finding`, if the candidate is to
 // blame: it does not compile, or takes too long.
 Result<std::unique_ptr<Compiled>> compile(const Task& task, const Program& program,
                                           const Tools& tools, Finding& finding);

@@ -1,4 +1,4 @@
-// Compiles GPU candidates before a run, at once and where there need be no GPU.
+// Compiles GPU candidates before a run, in parallel and without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Ahead {
   Program program;
 };
 
-// On so many threads. `tell` gets what became of each, one call at a time.
+// On this many threads. `tell` gets each result, one call at a time.
 Status compile_ahead(const Task& task, const std::vector<Ahead>& programs, const Tools& tools,
                      int threads, const std::function<void(const Ahead&, const Finding&)>& tell);
 

@@ -1,4 +1,4 @@
-// Says what a candidate is worth. One for CPU candidates; one for GPU candidates would be another.
+// The interface of evaluators of candidates; StageEvaluator implements it for CPU and GPU.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,15 +12,15 @@ namespace flashcore::evolve {
 
 struct Evaluation {
   Outcome outcome = Outcome::valid;
-  std::string stage;   // the last one that began
-  std::string reason;  // one sentence; empty for a valid one
-  double score = 0;    // times as fast as the seed; 0 for an invalid one
-  double noise = 0;    // of the score, relative
-  // {"compiler", "gates", "times", "seeds", ...}: what the stages found, in their order.
+  std::string stage;   // the last stage that began
+  std::string reason;  // one sentence; empty for a valid candidate
+  double score = 0;    // speed relative to the seed; 0 if invalid
+  double noise = 0;    // relative noise of the score
+  // {"compiler", "gates", "times", "seeds", ...}: the results of the stages, in order.
   nlohmann::ordered_json evidence = nlohmann::ordered_json::object();
 };
 
-// The fastest so far: what a candidate is timed in turns with.
+// The fastest program so far: candidates are timed in turns with it.
 struct Incumbent {
   Program program;
   double score;
@@ -30,8 +30,8 @@ class Evaluator {
  public:
   virtual ~Evaluator() = default;
 
-  // Without an incumbent the program is the seed, whose score is 1. A status is of this machine, not
-  // of the candidate.
+  // Without an incumbent the program is the seed, with a score of 1. An error is this machine's,
+  // not the candidate's.
   virtual Result<Evaluation> evaluate(const Program& program, const Incumbent* incumbent) = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kJudgedFlop = 1e7;  // of a shape to win on: blocks of rows
+constexpr double kJudgedFlop = 1e7;  // per shape to win on: blocks of rows
 
 Json errors_json(const std::string& shape, const bench::Verdict& verdict) {
   return {{"shape", shape},
@@ -28,15 +28,15 @@ Finding wrong(const std::string& shape, const std::string& failure) {
   return {Outcome::correctness, fmt::format("{}: {}", shape, failure)};
 }
 
-// Whole numbers, so that scores are exact in fp32 and far past what exp takes without the largest
-// being subtracted first.
+// Integers, so that scores are exact in fp32 and far too large for exp unless the largest
+// is subtracted first.
 void make_scores_large(bench::HostProblem& host, bench::Random& secret) {
   for (const char* const name : {"q", "k"}) {
     host.at(name).fill([&] { return static_cast<double>(secret.integer(-8, 8)); });
   }
 }
 
-// One problem, all of whose elements are judged.
+// One problem, with all elements judged.
 Result<Finding> judge_whole(const GateContext& c, CallShape shape, bool large, Json& evidence) {
   if (large) shape.scale = 1;
   const std::string name =
@@ -50,7 +50,7 @@ Result<Finding> judge_whole(const GateContext& c, CallShape shape, bool large, J
   if (!c.memory.surroundings_intact())
     return wrong(name, "memory outside of the outputs was written");
   take_outputs(c.memory, 0, host);
-  // One thread beside a CPU candidate; all of them where the GPU has it.
+  // One thread next to a CPU candidate; all of them if the candidate is on the GPU.
   const Result<bench::Reference> reference =
       bench::compute_reference(host, c.task.is_gpu() ? 0 : 1);
   if (!reference.ok()) return reference.status();

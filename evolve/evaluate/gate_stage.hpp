@@ -1,5 +1,5 @@
-// Whether a candidate is right: on the shapes to win on, on shapes that it was not told, with large
-// scores, and with the same bits when it runs again.
+// Checks that a candidate is right: on the shapes to win on, on hidden shapes, with large scores,
+// and with the same bits when it runs again.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,8 +10,8 @@
 
 namespace flashcore::evolve {
 
-// Drawn from the secret seed: the extents of none are known beforehand. The last is the one that gets
-// large scores, and is not small.
+// Drawn from the secret seed: no extents are known beforehand. The last shape gets large scores,
+// and is not small.
 std::vector<CallShape> hidden_shapes(const Task& task, bench::Random& secret);
 
 struct GateContext {
@@ -22,11 +22,11 @@ struct GateContext {
   bench::Random& secret;
 };
 
-// Adds what it measured to `evidence`.
+// Adds its measurements to `evidence`.
 Result<Finding> run_gates(const GateContext& context, const std::vector<CallShape>& hidden,
                           nlohmann::ordered_json& evidence);
 
-// The same inputs at other places, with other numbers around them.
+// Runs the same inputs at other locations, with other numbers around them.
 Result<Finding> run_repeat(const GateContext& context, const std::vector<CallShape>& hidden);
 
 }  // namespace flashcore::evolve

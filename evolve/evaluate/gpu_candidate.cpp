@@ -34,7 +34,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// The driver is found, and the GPU is chosen, as in this process.
+// Keeps this process's way to find the driver and to choose the GPU.
 std::vector<std::string> environment() {
   std::vector<std::string> kept;
   for (const char* const name : {"PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {
@@ -81,7 +81,7 @@ GpuCandidate::~GpuCandidate() {
   ::close(stream_);
 }
 
-// An answer of a kind. Anything else is a finding; so is silence.
+// Receives an answer of one kind. Anything else is a finding; so is silence.
 bool GpuCandidate::receive(GpuAnswerKind wanted, double seconds, GpuAnswer& answer,
                            Finding& finding) {
   const Stopwatch watch;

@@ -1,4 +1,4 @@
-// A GPU candidate: our process loads, launches and times it, on a GPU context of its own.
+// A GPU candidate: our own process loads, launches and times it, in its own GPU context.
 #pragma once
 
 #include <sys/types.h>
@@ -15,20 +15,20 @@ namespace flashcore::evolve {
 
 class GpuCandidate final : public Candidate {
  public:
-  // Starts the process and does not wait: a context takes half a second. `runner` is the program
-  // flashcore_evolve_gpu_runner.
+  // Starts the process without waiting: creating a context takes half a second. `runner` is
+  // the program flashcore_evolve_gpu_runner.
   static Result<std::unique_ptr<GpuCandidate>> start(const std::string& runner);
   GpuCandidate(const GpuCandidate&) = delete;
   GpuCandidate& operator=(const GpuCandidate&) = delete;
   ~GpuCandidate() override;
 
-  // Waits for the context, and no more.
+  // Waits only for the context.
   Status wait();
-  // Loads an object. A finding says why the candidate is not there. `text`: gpu_commands.hpp.
+  // Loads an object. A finding says why the candidate cannot be loaded. `text`: gpu_commands.hpp.
   Status load(const Task& task, const std::string& text, const CallMemory& memory,
               Finding& finding);
 
-  // The memory outlives it. What the GPU's clock says is held to that of this process.
+  // The memory must outlive it. The GPU's time is checked against this process's clock.
   Ran run(const RunCommand& command, double limit_seconds) override;
   void describe(nlohmann::ordered_json& evidence) const override;
 

@@ -1,4 +1,4 @@
-// A GPU candidate under NVIDIA's tools: one launch, by our program that launches candidates.
+// Runs a GPU candidate under NVIDIA's tools: one launch, by our launcher.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,13 +7,13 @@
 
 namespace flashcore::evolve {
 
-// What ncu counts on the first shape to win on, and what follows from it (flashcore profile). What
-// could not be counted is said in its place: {"missing": "..."}.
+// ncu's counters on the first shape to win on, and a diagnosis (flashcore profile). Failures are
+// reported in place: {"missing": "..."}.
 nlohmann::ordered_json profiled(const Task& task, const Program& program, const Compiled& compiled,
                                 const Tools& tools);
 
-// Under memcheck, racecheck, initcheck and synccheck, on a small shape with tails. A tool that is not
-// here is a status.
+// Runs memcheck, racecheck, initcheck and synccheck on a small shape with partial tiles. A missing
+// tool is an error.
 Result<Finding> sanitized(const Task& task, const Program& program, const Compiled& compiled,
                           const Tools& tools);
 

@@ -48,10 +48,10 @@ Result<bench::Verdict> judge_rows(const Task& task, const CallShape& shape, Call
   const bool whole = blocks >= all;  // then every row, in order
   bench::Verdict verdict;
   for (int64_t n = 0; n < std::min(blocks, all); ++n) {
-    const int64_t last = shape.seqlen_q - one.seqlen_q;  // where a block may begin
+    const int64_t last = shape.seqlen_q - one.seqlen_q;  // last possible start of a block
     const int64_t pair = whole ? n / in_head : secret.integer(0, shape.batch * shape.heads_q - 1);
     const int64_t batch = pair / shape.heads_q, head = pair % shape.heads_q;
-    // The first and the last rows are taken as often as the others.
+    // The first and the last rows are as likely as the others.
     const int64_t begin =
         whole ? n % in_head * one.seqlen_q : secret.integer(1 - one.seqlen_q, shape.seqlen_q - 1);
     const int64_t first = std::clamp<int64_t>(begin, 0, last);

@@ -1,4 +1,4 @@
-// The gates of docs/accuracy.md over the calls of a candidate.
+// Applies the gates of docs/accuracy.md to a candidate's calls.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace flashcore::evolve {
 
-// Inputs of a call, from a problem; and its outputs back into it.
+// Copies a problem's inputs into a call, and the call's outputs back.
 void put_inputs(const bench::HostProblem& host, CallMemory& memory, uint64_t call);
 void take_outputs(CallMemory& memory, uint64_t call, bench::HostProblem& host);
 
-// Judges a call whose outputs are there: all rows where that takes `flop` operations or fewer,
-// otherwise blocks of rows at random places, one at least. The fp64 reference is computed here and now.
+// Judges a completed call: all rows if that takes at most `flop` operations, otherwise at least one
+// block of rows at random positions. The fp64 reference is computed here.
 Result<bench::Verdict> judge_rows(const Task& task, const CallShape& shape, CallMemory& memory,
                                   uint64_t call, double flop, bench::Random& secret);
 

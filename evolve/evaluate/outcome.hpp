@@ -1,4 +1,4 @@
-// How an attempt ended.
+// The outcome of an attempt.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace flashcore::evolve {
 
-// All but the first are invalid; `proposal` and `duplicate` are of attempts that never came to the
-// evaluator.
+// All but the first are invalid; attempts with `proposal` and `duplicate` never
+// reached the evaluator.
 enum class Outcome {
   valid,
   timeout,
@@ -22,7 +22,7 @@ enum class Outcome {
 
 std::string_view to_string(Outcome outcome);
 
-// Of one stage: valid, or what went wrong in one sentence.
+// The result of one stage: valid, or what went wrong in one sentence.
 struct Finding {
   Outcome outcome = Outcome::valid;
   std::string sentence = {};

@@ -41,7 +41,7 @@ SharedMemory::~SharedMemory() {
 }
 
 Result<int> SharedMemory::open_for_child(bool writes) const {
-  // A new description, so that reading alone is a property of it and not of a mapping.
+  // A new file description, so that it, and not just a mapping, is read-only.
   const int opened =
       ::open(fmt::format("/proc/self/fd/{}", memory_).c_str(), writes ? O_RDWR : O_RDONLY);
   if (opened >= 0) return opened;

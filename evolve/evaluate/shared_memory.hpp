@@ -1,4 +1,4 @@
-// Memory that this process and a candidate's share.
+// Memory that this process and a candidate's process share.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class SharedMemory {
   std::span<std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
   uint64_t size() const { return size_; }
 
-  // A descriptor that children inherit, to be closed by the caller; one that only reads cannot be
+  // Returns a descriptor that children inherit; the caller closes it. A read-only one cannot be
   // mapped for writing.
   Result<int> open_for_child(bool writes) const;
 

@@ -15,12 +15,12 @@
 namespace flashcore::evolve {
 namespace {
 
-constexpr uint64_t kMemory = uint64_t{48} << 20;  // for the calls of a sample, about
+constexpr uint64_t kMemory = uint64_t{48} << 20;  // about, for the calls of a sample
 constexpr uint64_t kCallsToHold = 64;
 constexpr uint64_t kGpuMemory = uint64_t{32} << 20;  // for the outputs of a sample
 constexpr uint64_t kGpuCallsToHold = 1024;
-// Processes for the GPU: what two attempts need, so that those of the next come up while the gates of
-// this one run.
+// GPU processes: enough for two attempts, so that the next attempt's processes start while this
+// one's gates run.
 constexpr size_t kAhead = 6;
 
 Result<uint64_t> secret_seed() {
@@ -29,7 +29,7 @@ Result<uint64_t> secret_seed() {
   return Status(StatusCode::internal, "getrandom: has no numbers");
 }
 
-// Room for as many calls of the largest shape as fit. On the GPU outputs alone count.
+// Room for as many calls of the largest shape as fit. On the GPU only outputs count.
 Result<CallMemory> memory_for_timing(const Task& task) {
   double largest = 0;
   for (const CallShape& s : task.shapes) {
@@ -55,7 +55,7 @@ struct StageEvaluator::Attempt {
   Timed timed;
 };
 
-// Contexts are made while other stages work, and never while one is timed.
+// Contexts are created while other stages run, and never while a candidate is timed.
 Status StageEvaluator::start_ahead() {
   while (task_.is_gpu() && ahead_.size() < kAhead) {
     Result<std::unique_ptr<GpuCandidate>> one = GpuCandidate::start(tools_.gpu_runner);
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Candidate>> StageEvaluator::start(const Compiled& compile
                                                          Finding& finding) {
   if (task_.is_gpu()) {
     if (ahead_.empty()) FLASHCORE_RETURN_IF_ERROR(start_ahead());
-    std::unique_ptr<GpuCandidate> one = std::move(ahead_.front());  // the one that began first
+    std::unique_ptr<GpuCandidate> one = std::move(ahead_.front());  // the oldest one
     ahead_.erase(ahead_.begin());
     FLASHCORE_RETURN_IF_ERROR(
         one->load(task_, load_text(compiled.object(), program), memory, finding));
@@ -89,7 +89,7 @@ Result<std::unique_ptr<Candidate>> StageEvaluator::start(const Compiled& compile
   return std::unique_ptr<Candidate>(std::move(*one));
 }
 
-// One process for both; a new one, with new seeds, each time.
+// One process for both stages; a new one, with new seeds, each time.
 Result<Finding> StageEvaluator::gate(Attempt& attempt) {
   const Result<uint64_t> seed = secret_seed();
   if (!seed.ok()) return seed.status();
@@ -168,7 +168,7 @@ Result<Finding> StageEvaluator::measure(Attempt& attempt, const Incumbent* incum
   found = time(attempt, incumbent);
   if (!found.ok() || !found->ok()) return found;
   if (incumbent != nullptr && attempt.timed.ratio > 1 + attempt.timed.noise) {
-    // A winner is measured anew, and that time counts: the first one was chosen for being good.
+    // A winner is measured again, and the second time counts: the first one was selected for being good.
     result.stage = "recheck";
     result.evidence["first_ratio"] = attempt.timed.ratio;
     FLASHCORE_RETURN_IF_ERROR(start_ahead());
@@ -178,7 +178,7 @@ Result<Finding> StageEvaluator::measure(Attempt& attempt, const Incumbent* incum
     found = time(attempt, incumbent);
     if (!found.ok() || !found->ok()) return found;
   } else if (incumbent != nullptr && attempt.timed.ratio > 1) {
-    result.evidence["within_noise"] = attempt.timed.ratio;  // no gain that anybody has seen twice
+    result.evidence["within_noise"] = attempt.timed.ratio;  // the gain was not confirmed
     attempt.timed.ratio = 1;
   }
   result.score = attempt.timed.ratio * (incumbent == nullptr ? 1 : incumbent->score);
@@ -219,7 +219,7 @@ Result<Evaluation> StageEvaluator::evaluate(const Program& program, const Incumb
   if (wins && task_.is_gpu() && tools_.profiles) {
     result.evidence["profile"] = profiled(task_, program, *attempt.compiled, tools_);
   }
-  if (wins) {  // the next one is timed against it
+  if (wins) {  // the next candidate is timed against it
     incumbent_ = std::move(attempt.compiled);
     incumbent_hash_ = hash_of(program);
   }

@@ -1,5 +1,5 @@
-// Candidates stage by stage, the cheapest first: compile, budgets, gates, repeat, time, recheck. Where
-// they run is the task's: in a process for the CPU, or on the GPU.
+// Evaluates candidates in stages, cheapest first: compile, budgets, gates, repeat, time, recheck.
+// The task says where they run: in a process for the CPU, or on the GPU.
 #pragma once
 
 #include <memory>
@@ -34,9 +34,9 @@ class StageEvaluator final : public Evaluator {
 
   Task task_;
   Tools tools_;
-  std::string incumbent_hash_;  // of the one that is compiled already
+  std::string incumbent_hash_;  // hash of the compiled incumbent
   std::unique_ptr<Compiled> incumbent_;
-  std::vector<std::unique_ptr<GpuCandidate>> ahead_;  // with a context, and no candidate yet
+  std::vector<std::unique_ptr<GpuCandidate>> ahead_;  // have a context, but no candidate yet
 };
 
 }  // namespace flashcore::evolve

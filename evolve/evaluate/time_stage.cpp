@@ -19,10 +19,10 @@ namespace {
 constexpr uint64_t kMostTimedCalls = 1024;
 constexpr uint64_t kFirstGpuCalls = 16;
 constexpr int kFirstSamples = 3;
-constexpr double kTimedFlop = 1e6;  // of a timed call: all rows of a small one
-// The ceiling is measured on a machine that may have been busy, or below its highest clock.
+constexpr double kTimedFlop = 1e6;  // per timed call: all rows of a small one
+// The machine may have been busy, or below its highest clock, when the ceiling was measured.
 constexpr double kMargin = 1.15;
-// What a sample takes on the way between processes, and half of what the GPU says besides.
+// Wall time may exceed 1.5 times the GPU's time by this: the way between processes.
 constexpr double kUnseen = 2e-3;
 constexpr int kClockTries = 20;
 
@@ -37,7 +37,7 @@ double bytes_of(const CallShape& s, const Task& task) {
          4.0 * static_cast<double>(q);
 }
 
-// Seconds of one call of a sample.
+// Seconds per call of a sample.
 Ran sample(const GateContext& c, const Contender& who, const CallShape& shape, uint64_t calls) {
   const RunCommand command = who.memory.prepare(shape, calls, c.pool, c.secret);
   Ran ran = who.candidate.run(command, c.task.budgets.call_seconds);
@@ -45,8 +45,8 @@ Ran sample(const GateContext& c, const Contender& who, const CallShape& shape, u
   return ran;
 }
 
-// A sample in which the GPU's clock is no more behind that of this process than the way between
-// processes takes. A busy machine takes longer at times: then it is another sample that counts.
+// A sample whose wall time exceeds 1.5 times the GPU's own time by at most kUnseen. A busy machine
+// takes longer at times: then another sample is taken.
 Ran believed_sample(const GateContext& c, const Contender& who, const CallShape& shape,
                     uint64_t calls) {
   double least = std::numeric_limits<double>::infinity();
@@ -61,7 +61,7 @@ Ran believed_sample(const GateContext& c, const Contender& who, const CallShape&
                                   shape_text(shape), bench::seconds_text(least))}};
 }
 
-// The shortest of the first samples: others may have found a busy machine.
+// The shortest of the first samples: the machine may have been busy in the others.
 Ran shortest_first(const GateContext& c, const Contender& who, const CallShape& shape,
                    uint64_t calls) {
   Ran shortest = sample(c, who, shape, calls);
@@ -72,7 +72,7 @@ Ran shortest_first(const GateContext& c, const Contender& who, const CallShape& 
   return shortest;
 }
 
-// Every output is looked through, and a random tenth of the calls is held to the gates.
+// Checks every output for NaN, and applies the gates to a random tenth of the calls.
 Result<Finding> judge_sample(const GateContext& c, const CallShape& shape, uint64_t calls) {
   if (c.memory.has_nan()) {
     return Finding{Outcome::correctness, "a timed call left an element unwritten, or NaN"};
@@ -99,8 +99,8 @@ double relative_noise(const std::vector<double>& samples) {
 Result<Finding> time_shape(const GateContext& c, const Contender* incumbent, TimedShape& timed) {
   const Contender candidate{c.candidate, c.memory};
   const CallShape& shape = timed.shape;
-  // The first samples are not timed; they say how many calls one has. On the GPU one call is mostly the
-  // way there and back.
+  // The first samples are not timed; they determine the number of calls. On the GPU a single call
+  // is mostly the round trip.
   uint64_t most = std::min(kMostTimedCalls, c.memory.room_for(shape));
   if (incumbent != nullptr) most = std::min(most, incumbent->memory.room_for(shape));
   most = std::max<uint64_t>(most, 1);

@@ -1,5 +1,5 @@
-// How fast a candidate is: in turns with the incumbent, A B A B, and a random tenth of the outputs
-// that were timed is judged.
+// Times a candidate in turns with the incumbent, A B A B, and judges a random tenth of
+// the timed outputs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +8,7 @@
 
 namespace flashcore::evolve {
 
-// Who is timed, and the memory of its calls.
+// A timed candidate, and the memory of its calls.
 struct Contender {
   Candidate& candidate;
   CallMemory& memory;
@@ -16,22 +16,22 @@ struct Contender {
 
 struct TimedShape {
   CallShape shape{};
-  double seconds = 0;            // of one call, median over the samples
+  double seconds = 0;            // per call, median over the samples
   double incumbent_seconds = 0;  // 0 without one
-  double noise = 0;              // half the distance of the quartiles, relative, of both
-  uint64_t calls = 0;            // of a sample
+  double noise = 0;              // half the interquartile range, relative, of both
+  uint64_t calls = 0;            // per sample
 };
 
 struct Timed {
   std::vector<TimedShape> shapes;
-  double ratio = 1;  // incumbent to candidate: geometric mean
+  double ratio = 1;  // incumbent over candidate: geometric mean
   double noise = 0;
 };
 
 // `incumbent` may be null.
 Result<Finding> run_timing(const GateContext& candidate, const Contender* incumbent, Timed& timed);
 
-// Refuses a time in which this machine cannot have done the work.
+// Refuses a time that is too short for this machine to have done the work.
 Finding check_plausible(const Task& task, const Timed& timed);
 
 nlohmann::ordered_json timed_json(const Task& task, const Timed& timed);

@@ -17,10 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostFailures = 5;  // of a proposer, one after the other
+constexpr int kMostFailures = 5;  // consecutive failures of a proposer
 
-// Of one attempt's choices: a function of the run's seed and of the attempt alone, which is all the
-// state that a run has to find again.
+// The random choices of one attempt: a function of the run's seed and the attempt only, which is
+// the only state that a resumed run must restore.
 bench::Random random_of(uint64_t seed, int64_t attempt) {
   bench::Random mixed(seed ^ (static_cast<uint64_t>(attempt) << 32));
   return bench::Random(mixed.bits());
@@ -69,7 +69,7 @@ class Loop {
     return begun_at_ + std::chrono::duration<double>(Clock::now() - since_).count();
   }
 
-  // False: the proposer has nothing left.
+  // Returns false if the proposer has nothing left.
   Result<bool> propose(const std::vector<Attempt>& attempts) {
     since_ = Clock::now();
     const int64_t next = attempts.back().id + 1;
@@ -125,7 +125,7 @@ class Loop {
       since_ = Clock::now();
       begun_at_ = attempts.empty() ? 0 : attempts.back().seconds;
     }
-    if (attempt.hash.empty()) {  // it was killed between two words of a failed proposal
+    if (attempt.hash.empty()) {  // killed while storing a failed proposal
       return end(attempt, {.outcome = std::string(to_string(Outcome::proposal)),
                            .stage = "proposal",
                            .reason = "the proposer failed"});
@@ -173,7 +173,7 @@ class Loop {
   Evaluator& evaluator_;
   uint64_t random_ = 0;
   int failures_ = 0;
-  double begun_at_ = 0;  // seconds of the run, and when that was
+  double begun_at_ = 0;  // elapsed seconds of the run at `since_`
   Clock::time_point since_;
 };
 

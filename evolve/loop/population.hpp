@@ -1,4 +1,4 @@
-// Which programs are kept, and what is done with them next.
+// Chooses which programs to keep, and what to do with them next.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace flashcore::evolve {
 
-// The best valid programs, the best first; each program once.
+// The best valid programs, best first; each program once.
 std::vector<const Attempt*> elites_of(const std::vector<Attempt>& attempts, int64_t count);
 
 struct Choice {
@@ -17,9 +17,9 @@ struct Choice {
   std::vector<const Attempt*> parents;  // one or two
 };
 
-// By the preset:
+// Chooses by preset:
 //   free     mutation of the best
-//   insight  mutation of the best, or insight, in turns
+//   insight  mutation of the best and insight, alternating
 //   full     initial until there are `count` elites, then mutation (1 of 2), crossover (3 of 10) or
 //            insight (1 of 5), with parents among the elites
 Choice choose(const std::string& preset, const std::vector<Attempt>& attempts, int64_t count,

@@ -1,4 +1,4 @@
-// Any program: one JSON object on its stdin, one on its stdout.
+// Any program as a proposer: one JSON object on its stdin, one on its stdout.
 #include <utility>
 
 #include "bench/process/child_process.hpp"

@@ -1,4 +1,4 @@
-// Other values of the parameters that a source declares; each program at most once.
+// Proposes other values of a source's declared parameters; each program at most once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace flashcore::evolve {
 namespace {
 
-constexpr int kTries = 200;  // at random, before all programs are looked through
+constexpr int kTries = 200;  // random tries before an exhaustive search
 constexpr int64_t kMostLooked = 100000;
 
 const std::string& pick(const std::vector<std::string>& values, bench::Random& random) {
@@ -44,7 +44,7 @@ class Params final : public Proposer {
     bench::Random random(request.random);
     std::string how;
     for (int i = 0; i < kTries; ++i) {
-      // A neighbourhood that is exhausted widens.
+      // Widens a neighbourhood that is exhausted.
       const Values values = draw(request, *parameters, i, random, how);
       if (is_new(values)) return proposal(request, base, values, how);
     }
@@ -87,7 +87,7 @@ class Params final : public Proposer {
       }
       if (tries == 0) return values;
     }
-    // One parameter, and more of them the longer nothing new is found.
+    // Changes one parameter, and more of them the longer nothing new is found.
     const int64_t count = search_ == Search::local ? 1 : random.integer(1, 2);
     for (int64_t i = 0; i < count + tries / 50; ++i) {
       const Parameter& one =

@@ -1,4 +1,4 @@
-// Where the next program comes from.
+// The sources of new programs.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace flashcore::evolve {
 
 struct Request {
   int64_t attempt = 0;
-  uint64_t random = 0;  // the same each time this attempt is asked for
+  uint64_t random = 0;  // the same whenever this attempt is requested
   std::string preset;
   std::string operation;
   std::vector<const Attempt*> parents;  // one or more
-  std::vector<const Attempt*> elites;   // the best first
+  std::vector<const Attempt*> elites;   // best first
   const std::vector<Attempt>* attempts = nullptr;
   nlohmann::ordered_json task;
 };
 
-// What an earlier run chose for an attempt.
+// An earlier run's choice for an attempt.
 struct RecordedChoice {
   std::string operation;
   std::vector<int64_t> parents;
@@ -35,15 +35,15 @@ struct Proposal {
   std::string name;
   Program program;
   std::string thought;
-  double predicted = 0;  // score; 0: nothing was predicted
+  double predicted = 0;  // score; 0: no prediction
 };
 
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // Of a replay: then nothing is chosen anew.
+  // Only in a replay: then nothing is chosen at random.
   virtual std::optional<RecordedChoice> choice(int64_t /*attempt*/) const { return std::nullopt; }
-  // Nothing: it has no more. `invalid_argument` costs the attempt, any other status ends the run.
+  // Nothing: no more proposals. `invalid_argument` costs the attempt, any other error ends the run.
   virtual Result<std::optional<Proposal>> propose(const Request& request) = 0;
 };
 
@@ -54,18 +54,18 @@ inline constexpr std::string_view kReplay = "replay:";
 Result<std::unique_ptr<Proposer>> make_proposer(const std::string& name, double seconds);
 
 std::unique_ptr<Proposer> executable_proposer(std::vector<std::string> words, double seconds);
-// All values of a source's parameters, in the order of their lists; `most` at most.
+// All values of a source's parameters, in the order of their lists; at most `most`.
 std::vector<Program> all_values(const Program& program, int64_t most);
 enum class Search { random, local, evolution };
 std::unique_ptr<Proposer> params_proposer(Search search);
 Result<std::unique_ptr<Proposer>> replay_proposer(const std::string& path);
-// Its lines: line i is of attempt i + 2, for the seed has none.
+// The lines of a replay: line i belongs to attempt i + 2, because the seed has no line.
 Result<std::vector<nlohmann::ordered_json>> replay_lines(const std::string& path);
 
-// The request as a proposer gets it, docs/evolve/request.schema.json.
+// The request for a proposer, docs/evolve/request.schema.json.
 nlohmann::ordered_json request_json(const Request& request);
-// The answer, held to docs/evolve/proposal.schema.json. Without a source it is that of the first
-// parent.
+// Parses the answer and checks it against docs/evolve/proposal.schema.json. Without a source it
+// uses the first parent's.
 Result<Proposal> proposal_from(const nlohmann::ordered_json& json, const Request& request);
 
 }  // namespace flashcore::evolve

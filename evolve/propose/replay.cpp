@@ -1,4 +1,4 @@
-// The proposals of a file, one a line, in their order. The export of a run is such a file.
+// Replays the proposals of a file, one per line, in order. An exported run is such a file.
 #include <algorithm>
 #include <iterator>
 #include <sstream>
@@ -33,7 +33,7 @@ class Replay final : public Proposer {
   Result<std::optional<Proposal>> propose(const Request& request) override {
     const Json* const line = line_of(request.attempt);
     if (line == nullptr) return std::optional<Proposal>();
-    Json said = Json::object();  // without what the export knows of the attempt besides
+    Json said = Json::object();  // without the export's other members
     for (const auto& [name, member] : line->items()) {
       if (!is_record(name)) said[name] = member;
     }
@@ -42,7 +42,7 @@ class Replay final : public Proposer {
     return std::optional<Proposal>(std::move(*proposal));
   }
 
-  // What an export says of an attempt that its proposer did not.
+  // Members of an exported attempt that do not come from its proposer.
   static constexpr std::string_view kRecord[] = {
       "id",    "operator", "parents", "proposer", "hash",    "done",    "outcome",
       "stage", "reason",   "score",   "noise",    "seconds", "evidence"};
@@ -51,7 +51,7 @@ class Replay final : public Proposer {
   }
 
  private:
-  // As many lines are done as there were attempts after the seed.
+  // The line of an attempt: the first line belongs to attempt 2, after the seed.
   const Json* line_of(int64_t attempt) const {
     const auto next = static_cast<size_t>(attempt - 2);
     return next < lines_.size() ? &lines_[next] : nullptr;
@@ -60,7 +60,7 @@ class Replay final : public Proposer {
   std::vector<Json> lines_;
 };
 
-// Parents are attempts before this one.
+// Returns whether parents are attempts before this one.
 bool are_parents(const Json& parents, size_t attempt) {
   return parents.is_array() && !parents.empty() && parents.size() <= 2 &&
          std::all_of(parents.begin(), parents.end(), [&](const Json& one) {
@@ -81,7 +81,7 @@ Result<std::vector<Json>> replay_lines(const std::string& path) {
     if (line.empty()) continue;
     Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) return invalid("{}: line {} is not a JSON object", path, number);
-    // An export begins with the seed, and has attempts that brought no program.
+    // An export begins with the seed, and contains attempts without a program.
     if (text_of(json, "operator") == "seed") continue;
     if (json.contains("parents") && !are_parents(json["parents"], lines.size() + 2)) {
       return invalid("{}: line {} has other parents, wanted one or two earlier attempts", path,

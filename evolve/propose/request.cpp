@@ -21,7 +21,7 @@ Json program_json(const Attempt& one) {
           {"score", one.score}};
 }
 
-// How it went, in the words of the stages, and what its proposer thought.
+// The result in the words of the stages, and the proposer's thought.
 Json insight_json(const Attempt& one) {
   Json json = {{"id", one.id},         {"name", one.origin.name}, {"outcome", one.outcome},
                {"stage", one.stage},   {"reason", one.reason},    {"thought", one.origin.thought},

@@ -1,4 +1,4 @@
-// What the evaluator and the process that runs a candidate say to each other, over one socket.
+// The protocol between the evaluator and a candidate's process, over one socket.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ using EntryPoint = void (*)(const float* q, const float* k, const float* v, floa
                             int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seqlen_q,
                             int64_t seqlen_kv, int64_t head_dim, float scale);
 
-// Where the tensors of one call lie, in bytes: q, k and v from the beginning of the inputs' memory,
-// o and lse from that of the outputs'.
+// Byte offsets of one call's tensors: q, k and v in the inputs' memory, o and lse in
+// the outputs' memory.
 struct CallTensors {
   uint64_t q, k, v, o, lse;
 };
@@ -23,17 +23,17 @@ struct CallShape {
   float scale;
 };
 
-// Calls one after the other; their CallTensors are a list in the inputs' memory.
+// Runs calls one after the other; the list of their CallTensors is in the inputs' memory.
 struct RunCommand {
-  uint64_t nonce;  // the answer repeats it
+  uint64_t nonce;  // repeated in the answer
   uint64_t calls;
-  uint64_t list;                       // where it begins
-  uint64_t input_bytes, output_bytes;  // of each memory that are in use
+  uint64_t list;                       // offset of the list
+  uint64_t input_bytes, output_bytes;  // used bytes of each memory
   CallShape shape;
 };
 
 enum class AnswerKind : uint32_t {
-  ready,      // loaded; `detail` is what of Isolation is in force
+  ready,      // loaded; `detail`: bits of Isolation in force
   done,       // the calls returned
   forbidden,  // the system call `detail` was refused
   failed,     // not loaded; `detail` says why (LoadFailure)

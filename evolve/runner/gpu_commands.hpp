@@ -1,4 +1,4 @@
-// What the evaluator and the process that runs a GPU candidate say to each other, over one socket:
+// The protocol between the evaluator and a GPU candidate's process, over one socket:
 //
 //   process                evaluator
 //   ready                                    it has a context
@@ -15,12 +15,12 @@
 
 namespace flashcore::evolve {
 
-// Before the text, which has lines: the object's path, then "value NAME NUMBER" for the parameters of
-// the source, and its launch lines.
+// Precedes the text, whose lines are: the object's path, then "value NAME NUMBER" for the
+// parameters of the source, and its launch lines.
 struct GpuLoad {
-  uint64_t input_bytes, output_bytes;  // of the two memories that come with it
-  uint64_t workspace_bytes;            // most that may be asked for, all calls together
-  uint32_t type;                       // of q, k, v and o: DType
+  uint64_t input_bytes, output_bytes;  // sizes of the two memories whose descriptors follow
+  uint64_t workspace_bytes;            // limit, for all calls together
+  uint32_t type;                       // dtype of q, k, v and o: DType
   uint32_t text_bytes;
 };
 inline constexpr uint32_t kLongestLoadText = 64 << 10;
@@ -31,24 +31,24 @@ enum class GpuAnswerKind : uint32_t {
   prepared,
   launched,
   done,
-  // The rest have a text. By the candidate's fault:
+  // All others have a text. Errors of the candidate:
   no_entry,
   wrong_signature,
-  wrong_launch,  // its launch lines, or what they ask for
-  too_large,     // the GPU does not have what it asks for
-  fault,         // it failed as it ran
+  wrong_launch,  // invalid launch lines or launch
+  too_large,     // the GPU lacks the requested resources
+  fault,         // it failed while running
   wrote_inputs,
-  // By this machine's:
+  // Errors of this machine:
   broken,
 };
 
 struct GpuAnswer {
   GpuAnswerKind kind;
-  uint32_t isolation;  // of `ready`: bits of Isolation
+  uint32_t isolation;  // with `ready`: bits of Isolation
   uint64_t nonce;
-  double seconds;                                // of `launched`
-  int64_t registers, local_bytes, shared_bytes;  // of `loaded`: of a thread, and static of a block
-  int64_t blocks, threads, dynamic_bytes;        // of `prepared`
+  double seconds;                                // with `launched`
+  int64_t registers, local_bytes, shared_bytes;  // with `loaded`: per thread, and static per block
+  int64_t blocks, threads, dynamic_bytes;        // with `prepared`
   char text[160];
 };
 

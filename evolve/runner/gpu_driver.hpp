@@ -1,6 +1,6 @@
-// The functions of the CUDA driver that the evaluator of GPU candidates uses, found in libcuda.so.1 as
-// it runs: a build needs no CUDA for them. Types and constants are those of the driver's documented
-// binary interface (CUDA Driver API, cuda.h).
+// The functions of the CUDA driver that the evaluator of GPU candidates uses, loaded from
+// libcuda.so.1 at run time: a build needs no CUDA for them. Types and constants follow the driver's
+// documented binary interface (CUDA Driver API, cuda.h).
 #pragma once
 
 #include <cstddef>
@@ -67,7 +67,7 @@ struct GpuDriver {
   GpuStatus (*error_name)(GpuStatus status, const char** name);
 };
 
-// False, and why in `error`: there is no driver, or it lacks a function.
+// Returns false, with the reason in `error`, if there is no driver or it lacks a function.
 bool load_gpu_driver(GpuDriver& driver, std::string& error);
 
 }  // namespace flashcore::evolve

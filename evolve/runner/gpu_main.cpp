@@ -1,8 +1,8 @@
-// Runs GPU candidates for `flashcore evolve`: device code alone, loaded and launched by the driver. The
-// process has no seed, no reference and no verdict. Not for people.
+// Runs GPU candidates for `flashcore evolve`: only device code, which the driver loads and
+// launches. The process has no seed, no reference and no verdict. Not for direct use.
 //
 //   flashcore_evolve_gpu_runner candidate    commands come on its standard input (gpu_commands.hpp)
-//   flashcore_evolve_gpu_runner describe     prints what the GPU is, one "name value" a line
+//   flashcore_evolve_gpu_runner describe     prints the GPU's properties, one "name value" per line
 //   flashcore_evolve_gpu_runner once B HQ HKV SQ SKV D SCALE < TEXT
 //     one launch with small numbers as inputs: for compute-sanitizer and profilers
 #include <fcntl.h>
@@ -40,7 +40,7 @@ constexpr size_t kNumbers = 7;   // batch to head_dim, scale
 constexpr int kMaxDynamicShared = 8, kSharedBytes = 1, kLocalBytes = 3, kRegisters = 4;
 constexpr unsigned char kPoison = 0xFF;
 
-// What ends the process's work: an answer with a sentence.
+// Ends the process's work: an answer with a sentence.
 struct Refusal {
   GpuAnswerKind kind;
   std::string text;
@@ -65,7 +65,7 @@ class Gpu {
     check(driver_.primary_retain(&context, device_), "cuDevicePrimaryCtxRetain");
     check(driver_.context_set(context), "cuCtxSetCurrent");
     check(driver_.stream_create(&stream_, 1),
-          "cuStreamCreate");  // not ordered with the default one
+          "cuStreamCreate");  // not ordered with the default stream
     check(driver_.event_create(&begin_, 0), "cuEventCreate");
     check(driver_.event_create(&end_, 0), "cuEventCreate");
   }
@@ -103,7 +103,7 @@ class Gpu {
   GpuEvent *begin_ = nullptr, *end_ = nullptr;
 };
 
-// One argument list of the kernel. Maps lie where a pointer would.
+// One argument list of the kernel. A tensor map takes the place of a pointer.
 struct Call {
   GpuTensorMap maps[4];
   GpuAddress pointers[kPointers];
@@ -115,7 +115,7 @@ struct Call {
 struct Geometry {
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
-  uint64_t workspace_bytes = 0;  // of one call
+  uint64_t workspace_bytes = 0;  // per call
 };
 
 class Kernel {
@@ -185,7 +185,7 @@ class Kernel {
     return found;
   }
 
-  // `where` has the addresses of the pointers.
+  // `where` holds the addresses of the pointers.
   void fill(Call& call, const CallShape& shape) {
     const int64_t numbers[] = {shape.batch,    shape.heads_q,   shape.heads_kv,
                                shape.seqlen_q, shape.seqlen_kv, shape.head_dim};
@@ -219,7 +219,7 @@ class Kernel {
   }
 
  private:
-  // By sizes: where parameters lie is between the compiler and the driver.
+  // Checks sizes only: the parameters' offsets are an agreement between compiler and driver.
   void check_signature() const {
     for (size_t i = 0; i <= kPointers + kNumbers; ++i) {
       size_t offset = 0, bytes = 0;
@@ -313,7 +313,7 @@ bool read_all(void* to, size_t bytes) {
   return true;
 }
 
-// With the two descriptors that come with it.
+// Reads a load command with its two descriptors.
 bool read_load(GpuLoad& load, int (&memories)[2]) {
   iovec piece{&load, sizeof load};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof memories)] = {};
@@ -333,7 +333,7 @@ class Session {
  public:
   explicit Session(const Gpu& gpu) : gpu_(gpu) {}
 
-  // False: the evaluator has left.
+  // Returns false if the evaluator has disconnected.
   bool load() {
     GpuLoad wanted{};
     int memories[2] = {-1, -1};
@@ -348,7 +348,7 @@ class Session {
       throw Refusal{GpuAnswerKind::broken, "the memories cannot be mapped"};
     }
     most_workspace_ = wanted.workspace_bytes;
-    // Before the candidate is there: fresh memory of the GPU is never what it left.
+    // Allocated before the candidate is loaded: fresh GPU memory is never what the candidate left.
     gpu_.check(gpu_.driver().allocate(&device_inputs_, wanted.input_bytes), "memory");
     gpu_.check(gpu_.driver().allocate(&device_outputs_, wanted.output_bytes), "memory");
     kernel_.emplace(gpu_, wanted.type, most_workspace_, text);
@@ -401,7 +401,7 @@ class Session {
     const GpuDriver& driver = gpu_.driver();
     gpu_.check(driver.copy_in(device_inputs_, inputs_, command.input_bytes), "a copy");
     gpu_.check(driver.copy_in(device_outputs_, outputs_, command.output_bytes), "a copy");
-    // A workspace for each call, of what nobody wrote there.
+    // One workspace per call, filled with poison: contents that no kernel wrote.
     const uint64_t each = (geometry.workspace_bytes + 255) / 256 * 256;
     const uint64_t all = each * command.calls;
     if (all > most_workspace_) {
@@ -455,7 +455,7 @@ int run_candidate() {
   const rlimit none{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &none);
   try {
-    // Users stay as they are: the driver opens devices.
+    // No user namespace: the driver opens devices.
     said.isolation = ::unshare(CLONE_NEWNET) == 0 ? isolated_network : 0u;
     Gpu gpu;
     gpu.make_context();
@@ -471,7 +471,7 @@ int run_candidate() {
     std::snprintf(said.text, sizeof said.text, "%s", refusal.text.c_str());
     answer(said);
   }
-  ::_exit(0);  // the driver's own end may wait for a kernel
+  ::_exit(0);  // the driver's shutdown may wait for a kernel
 }
 
 int describe() {
@@ -494,7 +494,7 @@ int describe() {
   }
 }
 
-// Each tensor has memory of its own, so that compute-sanitizer sees its end. Inputs are f16.
+// Each tensor has its own allocation, so that compute-sanitizer detects its end. Inputs are f16.
 int run_once(char** words) {
   const auto number = [&](int i) { return std::strtoll(words[i], nullptr, 10); };
   const CallShape shape{number(0),
@@ -524,7 +524,7 @@ int run_once(char** words) {
     uint32_t random = 1;
     for (size_t i = 0; i < 3; ++i) {
       std::vector<uint16_t> halves(static_cast<size_t>(elements[i]));
-      for (uint16_t& half : halves) {  // of either sign, 0.25 to 2
+      for (uint16_t& half : halves) {  // both signs, 0.25 to 2
         random = random * 1664525 + 1013904223;
         half = static_cast<uint16_t>(random >> 31 << 15 | (0x3400 + (random >> 8) % 0xC00));
       }

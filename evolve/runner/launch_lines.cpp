@@ -20,7 +20,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// By recursive descent. An error ends it: `error_` is set, and values no longer matter.
+// A recursive descent parser. An error ends it: `error_` is set, and values no longer matter.
 class Expression {
  public:
   Expression(const std::string& text, const Names& names) : text_(text), names_(names) {}
@@ -142,7 +142,7 @@ class Expression {
   int depth_ = 0;
 };
 
-// At commas outside of parentheses.
+// Splits at commas outside of parentheses.
 std::vector<std::string> pieces_of(const std::string& text) {
   std::vector<std::string> pieces(1);
   int depth = 0;

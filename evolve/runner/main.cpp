@@ -1,10 +1,10 @@
-// Runs untrusted code for `flashcore evolve`, and knows nothing worth stealing: no seed, no reference,
-// no clock. Not for people.
+// Runs untrusted code for `flashcore evolve`, and holds no secrets: no seed, no reference, no
+// clock. Not for direct use.
 //
 //   flashcore_evolve_runner candidate INPUTS INPUT_BYTES OUTPUTS OUTPUT_BYTES MEMORY SECONDS FOLDER OBJECT
-//     loads FOLDER/OBJECT and runs the commands that come on its standard input (commands.hpp)
+//     loads FOLDER/OBJECT and runs the commands from its standard input (commands.hpp)
 //   flashcore_evolve_runner limited MEMORY SECONDS FILE_BYTES PROGRAM [ARGUMENT...]
-//     becomes the program, with limits and without a network: a compiler
+//     executes the program, such as a compiler, with limits and without a network
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -67,7 +67,7 @@ int run_candidate(char** words) {
   const int outputs_memory = static_cast<int>(number(words[2]));
   std::byte* const inputs = map(inputs_memory, number(words[1]), PROT_READ);
   std::byte* const outputs = map(outputs_memory, number(words[3]), PROT_READ | PROT_WRITE);
-  // The socket moves out of the way of what prints; the memories are mapped, so one may have its place.
+  // Moves the socket out of the way of code that prints; it may replace a memory's descriptor, since both are mapped.
   if (::dup2(STDIN_FILENO, kControl) != kControl) return 2;
   if (inputs == nullptr || outputs == nullptr) return fail(LoadFailure::memory);
   const int nothing = ::open("/dev/null", O_RDWR);
@@ -108,7 +108,7 @@ int run_limited(char** words) {
                    .processes = 0})) {
     return 125;
   }
-  (void)::unshare(CLONE_NEWNET);  // users stay as they are: the compiler writes files
+  (void)::unshare(CLONE_NEWNET);  // keeps users: the compiler writes files
   ::execvp(words[3], words + 3);
   return 127;
 }

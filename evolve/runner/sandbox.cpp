@@ -21,7 +21,7 @@ namespace {
 
 int answers_to = -1;
 
-// In the signal's handler: the call that was refused is told, and nothing goes on.
+// Signal handler: reports the refused system call and exits.
 void refuse(int, siginfo_t* info, void*) {
   const Answer answer{AnswerKind::forbidden, static_cast<uint32_t>(info->si_syscall), 0};
   (void)!::write(answers_to, &answer, sizeof answer);
@@ -56,7 +56,7 @@ class Filter {
     code_.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   }
 
-  // Only where the low half of an argument, under a mask, has a value.
+  // Allows a call only if the low half of an argument, under a mask, has a value.
   void allow_if(long call, int argument, uint32_t mask, uint32_t value) {
     skip_unless(static_cast<uint32_t>(call), 5);
     load(static_cast<uint32_t>(offsetof(seccomp_data, args)) + 8 * static_cast<uint32_t>(argument));
@@ -84,7 +84,7 @@ class Filter {
   std::vector<sock_filter> code_;
 };
 
-// Memory, reading the clock, the runner's own socket, and the end.
+// Memory, reading the clock, the runner's own socket, and exiting.
 void allow_the_least(Filter& filter, int control) {
   for (const long call :
        {__NR_mmap, __NR_munmap, __NR_mremap, __NR_mprotect, __NR_madvise, __NR_brk,

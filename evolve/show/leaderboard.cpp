@@ -18,7 +18,7 @@ std::string name_of(const Attempt& one) {
   return name.size() <= kLongest ? name : name.substr(0, kLongest) + "...";
 }
 
-// Of the first shape.
+// Times of the first shape.
 std::string time_text(const Attempt& one) {
   const auto times = one.evidence.find("times");
   if (times == one.evidence.end() || times->empty()) return "";
@@ -45,8 +45,8 @@ void add_below(const std::multimap<int64_t, const Attempt*>& children, int64_t i
 std::string reproduction_text(const std::vector<nlohmann::ordered_json>& lines,
                               const std::vector<Attempt>& attempts) {
   int64_t recorded = 0, same = 0;
-  const Attempt* best = nullptr;  // of the recording, as it is here
-  double best_score = 1;          // that of the seed
+  const Attempt* best = nullptr;  // best recorded program, as measured here
+  double best_score = 1;          // the seed's
   for (size_t i = 0; i < lines.size() && i + 1 < attempts.size(); ++i) {
     const Attempt& one = attempts[i + 1];
     const auto outcome = lines[i].find("outcome"), score = lines[i].find("score");

@@ -1,4 +1,4 @@
-// A run for people: who is best, and who comes from whom.
+// A run for people: the best programs, and their lineage.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace flashcore::evolve {
 
-// The best valid programs, the best first.
+// The best valid programs, best first.
 bench::Table leaderboard(const std::vector<Attempt>& attempts, int64_t rows);
 
-// How many attempts ended how: "12 valid, 3 correctness".
+// Counts of outcomes: "12 valid, 3 correctness".
 std::string outcomes_text(const std::vector<Attempt>& attempts);
 
 // Each attempt below its first parent, indented; invalid ones with their outcome.
 std::vector<std::string> lineage(const std::vector<Attempt>& attempts);
 
-// How far a replay came out as the run that its lines (replay_lines) are of: the programs and their
-// parents are the same, and times are measured anew. Empty where the lines have no outcomes.
+// Compares a replay with the run that its lines (replay_lines) record: programs and their parents
+// must be the same, times are measured again. Empty if the lines have no outcomes.
 std::string reproduction_text(const std::vector<nlohmann::ordered_json>& lines,
                               const std::vector<Attempt>& attempts);
 

@@ -8,11 +8,11 @@
 
 namespace flashcore::evolve {
 
-// SVG that needs nothing else: attempts over the run's time, their scores on a logarithmic axis, the
+// A self-contained SVG: attempts over the run's time, their scores on a logarithmic axis, and the
 // best so far as a line. Its colours follow the reader's light or dark scheme.
 std::string plot_svg(const std::vector<Attempt>& attempts, const std::string& title);
 
-// The same with the leaderboard and the lineage, as one page that opens offline.
+// The plot with leaderboard and lineage, as one page that works offline.
 std::string report_html(const std::vector<Attempt>& attempts, const std::string& title);
 
 }  // namespace flashcore::evolve

@@ -1,5 +1,5 @@
-// SQLite, as far as the store needs it: statements that are finished with their scope, and
-// transactions that are rolled back unless they are committed.
+// A minimal wrapper of SQLite: statements that are finalised with their scope, and transactions
+// that are rolled back unless they are committed.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace flashcore::evolve {
 
 class Query {
  public:
-  // Parameters in their order: ?, ?, ...
+  // Binds parameters in order: ?, ?, ...
   Query& bind(const std::string& text);
   Query& bind(int64_t number);
   Query& bind(double number);
 
-  // The next row; false after the last. An error is remembered.
+  // Advances to the next row; false after the last. An error is kept.
   bool next();
   std::string text(int column) const;
   int64_t integer(int column) const;
   double number(int column) const;
 
-  // Runs one that has no rows, or reads to the end; the first error.
+  // Runs a statement without rows, or reads to the end; returns the first error.
   Status finish();
 
  private:
@@ -43,7 +43,7 @@ class Query {
 
 class Database {
  public:
-  // Made where there is none, with write-ahead logging.
+  // Opens or creates a database with write-ahead logging.
   static Result<Database> open(const std::string& path);
 
   Status run(const std::string& sql);  // statements without parameters

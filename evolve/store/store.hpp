@@ -1,5 +1,5 @@
-// What a run knows: programs by their content, attempts, events and settings, in one SQLite file.
-// Every change is one transaction, so that a run that is killed goes on where it was.
+// The data of a run: programs by their content, attempts, events and settings, in one SQLite file.
+// Every change is one transaction, so that a killed run can resume where it was.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace flashcore::evolve {
 
-// What led to an attempt.
+// The origin of an attempt.
 struct Origin {
   std::string operation = {};  // "seed", "initial", "mutation", "crossover", "insight"
   std::vector<int64_t> parents = {};
   std::string proposer = {};
   std::string name = {};
   std::string thought = {};
-  double predicted = 0;  // score; 0 where nothing was predicted
+  double predicted = 0;  // score; 0 without a prediction
 };
 
 struct Attempt {
   int64_t id = 0;  // 1 is the seed
   Origin origin = {};
-  std::string hash = {};  // empty where there was no program
+  std::string hash = {};  // empty without a program
   Program program = {};
   bool done = false;
   std::string outcome = {};
@@ -34,7 +34,7 @@ struct Attempt {
   std::string reason = {};
   double score = 0;
   double noise = 0;
-  double seconds = 0;  // of the run when it ended
+  double seconds = 0;  // the run's time when the attempt ended
   nlohmann::ordered_json evidence = nlohmann::ordered_json::object();
 };
 
@@ -48,11 +48,11 @@ class Store {
  public:
   static Result<Store> open(const std::string& path);
 
-  // Settings of the run, by name; "" where there is none.
+  // Settings of the run, by name; "" if not set.
   Result<std::string> setting(const std::string& name) const;
   Status set(const std::string& name, const std::string& value);
 
-  // The next number is the attempt's. Without a program it is already done.
+  // Adds an attempt with the next number. Without a program it is already finished.
   Result<int64_t> begin(const Origin& origin, const std::optional<Program>& program);
   Status end(int64_t id, const Ending& ending);
 

@@ -28,7 +28,7 @@ std::string seed_name(const std::string& language) {
   return language == "c" ? "seed.c" : language == "cuda" ? "seed.cu" : "seed.cpp";
 }
 
-// Which of the evaluators a seed is for.
+// Returns the language of a seed, which selects the evaluator.
 Result<std::string> language_of(const std::string& path) {
   const std::string suffix = fs::path(path).extension().string();
   if (suffix == ".c") return std::string("c");

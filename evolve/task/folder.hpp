@@ -13,12 +13,12 @@ struct TaskRequest {
   std::string source;  // a .c, .cpp or .cu file
   std::vector<CallShape> shapes;
   bool causal = false;
-  DType dtype = DType::f16;  // of a GPU task
+  DType dtype = DType::f16;  // for a GPU task
   std::string gpu_runner = {};
-  const bench::KnownGpu* gpu = nullptr;  // of a GPU task; none: the GPU of this machine
+  const bench::KnownGpu* gpu = nullptr;  // for a GPU task; null: the GPU of this machine
 };
 
-// Makes the folder. Refuses one that has a task.
+// Creates the folder. Refuses one that already has a task.
 Status make_folder(const std::string& folder, const TaskRequest& request);
 
 struct RunFolder {
@@ -31,7 +31,7 @@ struct RunFolder {
 
 Result<RunFolder> open_folder(const std::string& folder);
 
-// Held by the process that runs in a folder, until it ends in any way.
+// A lock of the process that runs in a folder; released however that process ends.
 class FolderLock {
  public:
   static Result<FolderLock> take(const std::string& folder);
@@ -44,13 +44,13 @@ class FolderLock {
   int file_;
 };
 
-// A file; or, as "ladder/12_mma_sync", a kernel of this library, which the build and the installation
-// put into share/flashcore/evolve as one file.
+// Returns the path of a file; or, for a name such as "ladder/12_mma_sync", of this library's kernel
+// that the build and the installation put into share/flashcore/evolve as one file.
 Result<std::string> shipped_or_file(const std::string& name);
-inline constexpr const char* kLadder = "ladder.jsonl";  // the rungs as proposals, there
+inline constexpr const char* kLadder = "ladder.jsonl";  // the rungs as proposals, in that folder
 std::string shipped_folder();
 
-// A whole file of text, of at most 16 MiB.
+// Reads a whole text file of at most 16 MiB.
 Result<std::string> read_text(const std::string& path);
 Status write_file(const std::string& path, const std::string& text);
 

@@ -1,4 +1,4 @@
-// What a task takes from the machine that it is made on.
+// The properties that a task takes from the machine on which it is created.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -18,14 +18,14 @@
 namespace flashcore::evolve {
 namespace {
 
-// Dense 16-bit Tensor Core operations of one SM in a clock, by compute capability; CUDA C++ Programming
-// Guide and the architectures' white papers. An unknown GPU has the most of all.
+// Dense 16-bit Tensor Core operations per SM and clock, by compute capability; CUDA C++ Programming
+// Guide and the architectures' white papers. An unknown GPU gets the highest value.
 double operations_a_clock(int32_t major, int32_t minor) {
   if (major == 8) return minor == 0 ? 2048 : 1024;
   return major == 9 ? 4096 : 8192;
 }
 
-// Bytes between L2 and one SM in a clock.
+// Bytes per clock between L2 and one SM.
 constexpr double kL2BytesAClock = 64;
 
 void describe_cpu(Task& task) {
@@ -40,7 +40,7 @@ void describe_cpu(Task& task) {
       {"threads", 1},  {"peak", peak.what}, {"peak_flop_a_second", std::round(peak.flop_a_second)}};
 }
 
-// The GPU that is here.
+// Describes this machine's GPU.
 Result<bench::KnownGpu> ask_gpu(const std::string& gpu_runner, std::string& name) {
   const Result<bench::LimitedOutput> said =
       bench::run_limited({gpu_runner, "describe"}, "", {60, 10000}, {});

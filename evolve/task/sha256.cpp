@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kRounds = 64;
 
-// The first 32 bits of the fraction of a root of each of the first primes, found by bisection in
-// whole numbers: floor(2^32 root(p)) without its upper half.
+// The first 32 bits of the fraction of a prime's root, found by bisection with integers: floor(2^32
+// root(p)) without its upper half.
 constexpr uint32_t fraction_of_root(uint64_t prime, int degree) {
   uint64_t low = 0, high = uint64_t{1} << 37;  // no root reaches 32
   while (high - low > 1) {

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): names programs by their content.
+// SHA-256 (FIPS 180-4), which identifies programs by content.
 #pragma once
 
 #include <string>

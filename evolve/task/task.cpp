@@ -59,7 +59,7 @@ Json shape_json(const CallShape& s) {
           {"seqlen_q", s.seqlen_q}, {"seqlen_kv", s.seqlen_kv}, {"head_dim", s.head_dim}};
 }
 
-// What the gates hold it to. A proposer is told; task.json does not change it.
+// The gates for candidates. Proposers see them; task.json does not change them.
 Json gates_json(const Task& task) {
   const bench::GateLimits limits = bench::gate_limits(task.dtype);
   return {{"max_scaled_error", limits.max_scaled_error},

@@ -1,4 +1,4 @@
-// What is to be made fast: task.json of a run's folder, which is also what a proposer is told.
+// The task: task.json of a run's folder, which proposers also get.
 #pragma once
 
 #include <cstdint>
@@ -16,44 +16,44 @@ struct KnownGpu;
 namespace flashcore::evolve {
 
 inline constexpr int kTaskVersion = 1;
-// Past one of them an attempt has the outcome `resources` or `timeout`.
+// An attempt above a limit has the outcome `resources` or `timeout`.
 struct Budgets {
   int64_t source_bytes = 256 << 10;
   int64_t object_bytes = 1 << 20;
-  int64_t memory_mib = 256;  // of the candidate's own, besides tensors; on the GPU its workspaces
+  int64_t memory_mib = 256;     // candidate's own, without tensors; on the GPU its workspaces
   double compile_seconds = 20;  // wall
-  double call_seconds = 10;     // wall, of one command
-  int64_t spill_bytes = 256;    // on the GPU
+  double call_seconds = 10;     // wall, per command
+  int64_t spill_bytes = 256;    // GPU only
 };
 
 struct TimingRules {
-  double sample_seconds = 5e-3;  // least length of a sample
-  int64_t rounds = 5;            // samples of each, in turns with the incumbent
+  double sample_seconds = 5e-3;  // minimum length of a sample
+  int64_t rounds = 5;            // samples of each candidate, in turns with the incumbent
 };
 
 struct Task {
   std::string language;           // "c", "c++" or "cuda"
-  DType dtype = DType::f32;       // of q, k, v and o; lse is f32
-  std::vector<CallShape> shapes;  // to win on; all of one head dimension
+  DType dtype = DType::f32;       // q, k, v and o; lse is f32
+  std::vector<CallShape> shapes;  // shapes to win on, with the same head dimension
   bool causal = false;            // bottom right
   std::vector<std::string> compiler;
   Budgets budgets;
   TimingRules timing;
   nlohmann::ordered_json device;   // facts: name, features, threads
-  double peak_flop_a_second = 0;   // of one thread, measured; of a GPU, at its highest clock
-  double peak_bytes_a_second = 0;  // of a GPU's L2; 0: no limit
+  double peak_flop_a_second = 0;   // one thread's, measured; or a GPU's at its highest clock
+  double peak_bytes_a_second = 0;  // L2 bandwidth of a GPU; 0: no limit
 
   bool is_gpu() const { return language == "cuda"; }
 };
 
-// One shape as Problem: contiguous, with LSE.
+// One shape as a Problem: contiguous, with LSE.
 Problem problem_of(const CallShape& shape, const Task& task);
 
-// "1,8,512,64", with heads and rows of k and v where they differ.
+// "1,8,512,64", with heads and rows of k and v if they differ.
 std::string shape_text(const CallShape& shape);
 
-// The default compiler, budgets, facts and ceilings of this machine. For a task that needs a GPU those of
-// `gpu`, or, without it, of the one that is here: `gpu_runner` is our program that asks it.
+// Fills in the default compiler, budgets, properties and ceilings of this machine. For a GPU task
+// they are those of `gpu`, or by default of this machine's GPU, which `gpu_runner` describes.
 Status describe_machine(Task& task, const std::string& gpu_runner,
                         const bench::KnownGpu* gpu = nullptr);
 

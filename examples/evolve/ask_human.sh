@@ -1,5 +1,5 @@
 #!/bin/sh
-# A proposer for flashcore evolve that asks whoever sits at the terminal: opens the best program in an
+# A proposer for flashcore evolve that asks the person at the terminal: opens the best program in an
 # editor, and asks for a name and a thought. docs/evolve.md has the protocol.
 #
 #   flashcore evolve run DIR --proposer examples/evolve/ask_human.sh --evaluations 1

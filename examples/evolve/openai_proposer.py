@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A proposer for flashcore evolve that asks a language model, by the API that many servers share
-(POST /v1/chat/completions). Standard library only. docs/evolve.md has the protocol.
+"""A proposer for flashcore evolve that asks a language model, through the API that many servers
+share (POST /v1/chat/completions). Standard library only. docs/evolve.md has the protocol.
 
   export OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODEL=NAME OPENAI_API_KEY=...
   flashcore evolve run DIR --proposer examples/evolve/openai_proposer.py --evaluations 20

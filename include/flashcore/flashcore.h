@@ -15,8 +15,8 @@
  *   if (flashcore_plan_run(plan, &arguments, NULL, 0, NULL) != FLASHCORE_OK) ...
  *   flashcore_plan_destroy(plan);
  *
- * Errors. A function that can fail returns a flashcore_status. flashcore_last_error() gives the
- * sentence for the last such call of the calling thread. No C++ exception leaves the library.
+ * Errors. A function that can fail returns a flashcore_status. flashcore_last_error() returns the
+ * message of the calling thread's last such call. No C++ exception leaves the library.
  *
  * Sized structs. The first member of a struct that may grow is `struct_size`, which the caller sets
  * to sizeof of the struct that it was compiled with; the _init functions do. A struct from an older
@@ -53,16 +53,16 @@ typedef int32_t flashcore_status;
 
 enum {
   FLASHCORE_OK = 0,
-  FLASHCORE_INVALID_ARGUMENT = 1, /* malformed: the sentence names argument, value and wanted */
+  FLASHCORE_INVALID_ARGUMENT = 1, /* malformed: the message names argument and its value */
   FLASHCORE_UNSUPPORTED = 2,      /* well-formed, but no kernel here computes it */
   FLASHCORE_OUT_OF_MEMORY = 3,
   FLASHCORE_DEVICE_ERROR = 4, /* the GPU or its driver reported an error */
   FLASHCORE_INTERNAL = 5      /* a defect of the library */
 };
 
-/* The sentence for the calling thread's last call that returned a flashcore_status; empty if that
- * was FLASHCORE_OK. Never null. It stays valid until the thread's next such call. Sentences longer
- * than 1023 bytes are cut. */
+/* The message of the calling thread's last call that returned a flashcore_status; empty if that
+ * call returned FLASHCORE_OK. Never null. It stays valid until the thread's next such call.
+ * Messages longer than 1023 bytes are cut. */
 FLASHCORE_API const char* flashcore_last_error(void);
 
 /* "ok", "invalid_argument", ...; "unknown" for anything else. Never null. */
@@ -90,18 +90,18 @@ enum {
  * The layout of this struct never changes. */
 typedef struct flashcore_tensor {
   int32_t dtype;
-  int32_t rank; /* 1 to 4; of an optional tensor 0: it is absent, and the rest must be zero */
+  int32_t rank; /* 1 to 4; 0: an optional tensor is absent, and the rest must be zero */
   int64_t shape[4];
   int64_t stride[4];
 } flashcore_tensor;
 
 /* Fills in a row-major tensor; shape has `rank` entries, rank is 1 to 4.
- * FLASHCORE_INVALID_ARGUMENT: a null pointer, another rank, an unknown dtype. Whether the shape
- * makes sense is for flashcore_plan_create to say. On an error *tensor is unchanged. */
+ * FLASHCORE_INVALID_ARGUMENT: a null pointer, another rank, an unknown dtype. flashcore_plan_create
+ * checks whether the shape makes sense. On an error *tensor is unchanged. */
 FLASHCORE_API flashcore_status flashcore_tensor_contiguous(flashcore_tensor* tensor, int32_t dtype,
                                                            int32_t rank, const int64_t* shape);
 
-/* The same with strides, in elements, `rank` entries. */
+/* Fills in a tensor with the given strides, in elements; shape and strides have `rank` entries. */
 FLASHCORE_API flashcore_status flashcore_tensor_strided(flashcore_tensor* tensor, int32_t dtype,
                                                         int32_t rank, const int64_t* shape,
                                                         const int64_t* stride);
@@ -115,7 +115,7 @@ FLASHCORE_API size_t flashcore_dtype_size(int32_t dtype);
 /* -------------------------------------------------------------------------------------------------
  * The problem */
 
-/* Where the diagonal lies: query i is aligned with key i + offset. */
+/* The position of the diagonal: query i is aligned with key i + offset. */
 enum {
   FLASHCORE_TOP_LEFT = 0,     /* offset 0 */
   FLASHCORE_BOTTOM_RIGHT = 1, /* offset len_kv - len_q: the last query sees the last key */
@@ -130,7 +130,7 @@ typedef struct flashcore_problem {
   flashcore_tensor q; /* [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16 or fp8 */
   flashcore_tensor k; /* [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages:
                          [num_pages, Hkv, page_size, Dqk]. dtype of q, or fp8 */
-  flashcore_tensor v; /* the same with Dv, dtype of k, or fp8 where k is; or see v_transposed */
+  flashcore_tensor v; /* as k with Dv; dtype of k, or fp8 where k is fp8; or see v_transposed */
   flashcore_tensor o; /* [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. a type of q, or f64 */
 
   /* Optional tensors: rank 0 means absent, the default. */
@@ -141,9 +141,9 @@ typedef struct flashcore_problem {
   flashcore_tensor sinks;          /* [Hq], f32: one logit per head */
   flashcore_tensor q_scale;        /* [B|1, Hq|1], f32, for fp8 */
   flashcore_tensor k_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8; num_pages for B */
-  flashcore_tensor v_scale;        /* likewise */
+  flashcore_tensor v_scale;        /* as k_scale */
   flashcore_tensor cu_seqlens_q;   /* [B + 1], i32: makes the problem a packed one */
-  flashcore_tensor cu_seqlens_kv;  /* [B + 1], i32: given with cu_seqlens_q, but for pages */
+  flashcore_tensor cu_seqlens_kv;  /* [B + 1], i32: with cu_seqlens_q, unless k and v are paged */
   flashcore_tensor seqlens_q;      /* [B], i32: number of queries in use */
   flashcore_tensor seqlens_kv;     /* [B], i32: number of keys in use */
   flashcore_tensor causal_offsets; /* [B], i32: with FLASHCORE_GIVEN */
@@ -158,38 +158,38 @@ typedef struct flashcore_problem {
   int64_t window_left;  /* key j is seen when j >= i + offset - window_left; default -1: no limit */
   int64_t window_right; /* key j is seen when j <= i + offset + window_right; default -1 */
   int64_t kv_scale_block; /* keys per block of k_scale and v_scale; default 0: one block */
-  int64_t max_seqlen_q;   /* packed: most queries of an entry; default 0: not known */
-  int64_t max_seqlen_kv;  /* also in pages: most rows of an entry; default 0: all of the table */
+  int64_t max_seqlen_q;   /* packed: most queries per entry; default 0: not known */
+  int64_t max_seqlen_kv;  /* packed or in pages: most rows per entry; default 0: not known */
 
-  /* Optional; [2], i64: a run reads the seed and the offset of dropout from memory of the plan's
-   * device, so that each replay of a captured run can have another mask. Without dropout it is not
-   * read. */
+  /* Optional; [2], i64: a run reads the dropout seed and offset from memory on the plan's
+   * device, so that each replay of a captured run can use another mask. Not read if the problem
+   * has no dropout. */
   flashcore_tensor dropout_state;
 
-  /* Optional: caches, k and v in pages by a table or by one flat list, and padding. */
+  /* Optional: caches. k and v in pages, listed by a table or by one flat list, and left padding. */
   flashcore_tensor page_table;       /* [B, max_pages], i32 */
   flashcore_tensor kv_indptr;        /* [B + 1], i32: the flat list, instead of a table */
   flashcore_tensor kv_indices;       /* [total_pages], i32 */
-  flashcore_tensor kv_last_page_len; /* [B], i32: rows of an entry's last page */
+  flashcore_tensor kv_last_page_len; /* [B], i32: rows in use on an entry's last page */
   flashcore_tensor cache_leftpad;    /* [B], i32: rows before an entry's first key */
-  flashcore_tensor page_status;      /* [1], i32, output: becomes 1 when an index of a page is out
-                                        of range and was clamped */
+  flashcore_tensor page_status;      /* [1], i32, output: set to 1 when a page index was out of
+                                        range and was clamped */
 
-  /* Optional; [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a query's words says
-   * whether it sees key offset + t; keys before are not concerned. Of speculative trees. */
+  /* Optional, for speculative trees; [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a
+   * query's words is set if the query sees key offset + t. Earlier keys are not affected. */
   flashcore_tensor tree_mask;
 
-  /* Optional; [B|1, Hq|1], f32, for an fp8 o: what is stored is O divided by it, rounded and
-   * saturated. */
+  /* Optional; [B|1, Hq|1], f32, for an fp8 o: the run stores O divided by this scale,
+   * rounded and saturated. */
   flashcore_tensor o_scale;
-  /* Optional; [B|1, Hq|1], f32, outputs: the largest |O| before it is divided by a scale and
-   * rounded, and the largest probability before dropout. */
+  /* Optional; [B|1, Hq|1], f32, outputs: the largest |O| before scaling and rounding, and the
+   * largest probability before dropout. */
   flashcore_tensor amax_o;
   flashcore_tensor amax_s;
 
   int32_t
       v_transposed; /* 1: v is [B, Hkv, Dv, columns], as flashcore_transpose_v makes it; default 0.
-                           fp8 in one piece alone, columns a multiple of 128, at least Skv */
+                           Only for fp8 in one piece; columns is a multiple of 128, at least Skv */
   int32_t reserved; /* zero */
 } flashcore_problem;
 
@@ -203,7 +203,7 @@ FLASHCORE_API flashcore_status flashcore_problem_init(flashcore_problem* problem
 
 enum { FLASHCORE_CPU = 0, FLASHCORE_CUDA = 1, FLASHCORE_SIM = 2 };
 
-/* Filled in by the library: as many bytes as struct_size says. */
+/* Filled in by the library, up to struct_size bytes. */
 typedef struct flashcore_device_info {
   size_t struct_size;
   int32_t kind;                  /* FLASHCORE_CPU, FLASHCORE_CUDA or FLASHCORE_SIM */
@@ -215,7 +215,7 @@ typedef struct flashcore_device_info {
   char name[256]; /* zero-terminated, cut if longer */
 } flashcore_device_info;
 
-/* The number of devices that a plan can be made for. The CPU is always there, and always first. */
+/* Returns the number of devices that plans can be made for. The CPU is always there, and always first. */
 FLASHCORE_API flashcore_status flashcore_device_count(size_t* count);
 
 /* Describes device number `position`, 0 to count - 1. Set info->struct_size first. */
@@ -228,22 +228,22 @@ typedef struct flashcore_plan_options {
   size_t struct_size;
   int32_t device_kind; /* default FLASHCORE_CPU */
   int32_t device_index;
-  const char* kernel;      /* null or "": that of the environment variable FLASHCORE_KERNEL, or
-                              the best that computes the problem; at most 255 characters */
+  const char* kernel;      /* null or "": the kernel in the environment variable FLASHCORE_KERNEL,
+                              or the best that computes the problem; at most 255 characters */
   int32_t threads;         /* CPU: default 0, all hardware threads */
-  int32_t batch_invariant; /* 1: a row's bits do not depend on what else is in the batch */
+  int32_t batch_invariant; /* 1: a row's bits do not depend on the rest of the batch */
   int32_t early_start;     /* 1: on CUDA, a run may start before earlier work in its stream has
                           ended; it waits for that work before it touches memory */
   int32_t ignored;         /* padding of older versions */
-  int32_t deterministic;   /* backward: 1 (default): the same bits in every run; 0 may be faster:
-                              sums may be added in any order */
+  int32_t deterministic;   /* backward: 1 (default): the same bits in every run; 0: atomic
+                              accumulation in any order, which may be faster */
   int32_t reserved;        /* zero */
 } flashcore_plan_options;
 
 FLASHCORE_API flashcore_status flashcore_plan_options_init(flashcore_plan_options* options,
                                                            size_t struct_size);
 
-/* A problem bound to a kernel. Freed by flashcore_plan_destroy. */
+/* A problem bound to a kernel. Free it with flashcore_plan_destroy. */
 typedef struct flashcore_plan flashcore_plan;
 
 /* Checks the problem and chooses the kernel. options may be null, for the defaults. On an error
@@ -253,23 +253,23 @@ FLASHCORE_API flashcore_status flashcore_plan_create(const flashcore_problem* pr
                                                      const flashcore_plan_options* options,
                                                      flashcore_plan** plan);
 
-/* Frees a plan. Null is allowed, and a plan that was freed before is left alone. Work that a run
- * has queued on a GPU goes on, and so does a run on another thread; only the strings of
- * flashcore_plan_kernel and flashcore_plan_reason become invalid. */
+/* Frees a plan. Null is allowed, and a plan that was already freed is ignored. Work queued on a GPU
+ * and runs on other threads go on. Only the strings of flashcore_plan_kernel and
+ * flashcore_plan_reason become invalid. */
 FLASHCORE_API void flashcore_plan_destroy(flashcore_plan* plan);
 
-/* The kernel's name in the table of kernels, and one sentence why it was chosen. They live as long
- * as the plan. "" for null. */
+/* The kernel's name in the table of kernels, and one sentence that says why it was chosen. Both
+ * live as long as the plan. "" for null. */
 FLASHCORE_API const char* flashcore_plan_kernel(const flashcore_plan* plan);
 FLASHCORE_API const char* flashcore_plan_reason(const flashcore_plan* plan);
 
 /* Bytes of workspace that a run needs, on the plan's device. 0 for null. */
 FLASHCORE_API size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan);
 
-/* The data of one run: pointers to element [0, 0, ...] of the tensors of the problem, all on the
- * plan's device. Pointers to tensors that the problem does not have are ignored. No element of an
- * output shares memory with one of another tensor (woven views of one buffer do not), or the run is
- * refused. So it is in every other call. */
+/* The data of one run: pointers to element [0, 0, ...] of the problem's tensors, all on the plan's
+ * device. Pointers to tensors that the problem does not have are ignored. A run is refused if an
+ * output shares an element's memory with another tensor (interleaved views of one buffer share
+ * none). Every other call has the same rule. */
 typedef struct flashcore_arguments {
   size_t struct_size;
   const void* q;
@@ -289,7 +289,7 @@ typedef struct flashcore_arguments {
   const int32_t* seqlens_q;
   const int32_t* seqlens_kv;
   const int32_t* causal_offsets;
-  uint64_t dropout_seed; /* this and the offset: where the problem has no dropout_state */
+  uint64_t dropout_seed; /* seed and offset: used if the problem has no dropout_state */
   uint64_t dropout_offset;
   const int64_t* dropout_state; /* seed and offset, bit for bit */
   const int32_t* page_table;
@@ -307,15 +307,15 @@ typedef struct flashcore_arguments {
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,
                                                         size_t struct_size);
 
-/* Computes O (and LSE, and largest values).
+/* Computes O (and LSE, and the largest values, where the problem has them).
  * workspace: at least flashcore_plan_workspace_bytes() bytes on the plan's device, aligned to 256
  * bytes. It needs no initialisation. On the CPU it may be null with 0 bytes: then the run allocates
  * and frees its own.
  * stream: a cudaStream_t, or null for the default stream; ignored on the CPU.
  * On a GPU the call is asynchronous in the stream, allocates nothing and does not synchronise. The
- * current GPU of the thread stays the same, unless it has no context yet: then it is given none,
- * and the plan's GPU becomes the current one.
- * FLASHCORE_INVALID_ARGUMENT: a missing or misaligned pointer, lengths that make no sense, a
+ * thread's current GPU stays the same, unless that GPU has no context yet: then the call does not
+ * create one, and the plan's GPU becomes the current one.
+ * FLASHCORE_INVALID_ARGUMENT: a missing or misaligned pointer, inconsistent lengths, a
  * workspace that is too small. On an error nothing is launched and nothing is written. */
 FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                                   const flashcore_arguments* arguments,
@@ -325,16 +325,16 @@ FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
 /* -------------------------------------------------------------------------------------------------
  * Gradients */
 
-/* What the backward pass of a problem reads and writes besides the problem's own tensors. The
- * problem must have an lse; its o and lse are inputs of the backward pass. Shapes are those of the
- * tensors that the gradients belong to. "f64": only the reference computes it. */
+/* The tensors that the backward pass reads and writes in addition to the problem's own. The problem
+ * must have an lse; its o and lse are inputs of the backward pass. Each gradient has the shape of
+ * its tensor. "f64": only the reference computes it. */
 typedef struct flashcore_gradients {
   size_t struct_size;
 
   flashcore_tensor d_o; /* input; dtype of o */
   flashcore_tensor dq;  /* dtype of q, or f32, or f64 */
-  flashcore_tensor dk;  /* likewise */
-  flashcore_tensor dv;  /* likewise */
+  flashcore_tensor dk;  /* as dq */
+  flashcore_tensor dv;  /* as dq */
 
   /* Optional tensors: rank 0 means absent, the default. */
   flashcore_tensor d_lse;          /* input: a gradient that flows into lse; f32, or f64 */
@@ -349,7 +349,7 @@ FLASHCORE_API flashcore_status flashcore_gradients_init(flashcore_gradients* gra
 /* The data of one backward run. Pointers to tensors that the gradients do not have are ignored. */
 typedef struct flashcore_backward_arguments {
   size_t struct_size;
-  const flashcore_arguments* forward; /* as the forward pass ran: its o and lse are read */
+  const flashcore_arguments* forward; /* as in the forward pass; its o and lse are read */
   const void* d_o;
   void* dq;
   void* dk;
@@ -363,24 +363,24 @@ typedef struct flashcore_backward_arguments {
 FLASHCORE_API flashcore_status
 flashcore_backward_arguments_init(flashcore_backward_arguments* arguments, size_t struct_size);
 
-/* As flashcore_plan_create, for the problem's backward pass. Such a plan runs with
- * flashcore_plan_run_backward. */
+/* Same as flashcore_plan_create, for the problem's backward pass. Run the
+ * plan with flashcore_plan_run_backward. */
 FLASHCORE_API flashcore_status flashcore_backward_plan_create(const flashcore_problem* problem,
                                                               const flashcore_gradients* gradients,
                                                               const flashcore_plan_options* options,
                                                               flashcore_plan** plan);
 
-/* Computes the gradients; otherwise as flashcore_plan_run. */
+/* Computes the gradients; everything else is as in flashcore_plan_run. */
 FLASHCORE_API flashcore_status flashcore_plan_run_backward(
     const flashcore_plan* plan, const flashcore_backward_arguments* arguments, void* workspace,
     size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
- * Serving: calls, not plans. They need no workspace and depend on shapes alone. On the CPU only: a
- * GPU is FLASHCORE_UNSUPPORTED. Of the options, which may be null, device and threads count. */
+ * Serving: calls, not plans. They need no workspace and depend only on shapes. On a GPU they are
+ * asynchronous in the stream. `options` may be null; only its device and threads are used. */
 
-/* Results a and b of the same queries over different keys. Shapes are those of o and lse of a
- * problem, dense or packed. */
+/* Partial results a and b of the same queries over disjoint keys. o and lse have the shapes that a
+ * problem's have, dense or packed. */
 typedef struct flashcore_merge_problem {
   size_t struct_size;
   flashcore_tensor o_a;   /* f32, f16 or bf16 */
@@ -406,16 +406,16 @@ FLASHCORE_API flashcore_status flashcore_merge_problem_init(flashcore_merge_prob
 FLASHCORE_API flashcore_status flashcore_merge_arguments_init(flashcore_merge_arguments* arguments,
                                                               size_t struct_size);
 
-/* Attention over the keys of both. On an error nothing is written. */
+/* Merges both parts into attention over all their keys. On an error nothing is written. */
 FLASHCORE_API flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
                                                const flashcore_merge_arguments* arguments,
                                                const flashcore_plan_options* options, void* stream);
 
-/* New keys and values, written behind those that a cache has, with an optional rotation (RoPE). */
+/* Appends new keys and values to a cache, with an optional rotation (RoPE). */
 typedef struct flashcore_append_problem {
   size_t struct_size;
   flashcore_tensor k_new; /* [B, Hkv, Snew, Dqk]; packed: [total, Hkv, Dqk] */
-  flashcore_tensor v_new; /* the same with Dv, dtype of k_new */
+  flashcore_tensor v_new; /* as k_new with Dv, dtype of k_new */
   flashcore_tensor k;     /* the cache, as in flashcore_problem. dtype of k_new, or fp8 */
   flashcore_tensor v;
   flashcore_tensor seqlens_kv; /* [B], i32: rows of the cache in use before the call */
@@ -423,12 +423,12 @@ typedef struct flashcore_append_problem {
   /* Optional tensors: rank 0 means absent, the default. */
   flashcore_tensor seqlens_new;    /* [B], i32: new rows in use */
   flashcore_tensor cu_seqlens_new; /* [B + 1], i32: the new rows are packed */
-  flashcore_tensor page_table;     /* as in flashcore_problem, like all until v_scale */
+  flashcore_tensor page_table;     /* this to v_scale: as in flashcore_problem */
   flashcore_tensor kv_indptr;
   flashcore_tensor kv_indices;
   flashcore_tensor cache_leftpad;
   flashcore_tensor page_status;
-  flashcore_tensor k_scale; /* of an fp8 cache: what is stored is the value over its scale */
+  flashcore_tensor k_scale; /* for an fp8 cache: it stores the value divided by its scale */
   flashcore_tensor v_scale;
   flashcore_tensor rope_cos; /* [positions, rotary_dim / 2], f32 */
   flashcore_tensor rope_sin;
@@ -436,7 +436,7 @@ typedef struct flashcore_append_problem {
   flashcore_tensor q_out; /* rotated; may be q itself */
 
   int64_t kv_scale_block;
-  int64_t rotary_dim;   /* with rope_base: elements that are rotated; default 0: all of Dqk */
+  int64_t rotary_dim;   /* with rope_base: number of rotated elements; default 0: all of Dqk */
   float rope_base;      /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
   float rope_scale;     /* default 1 */
   int32_t interleaved;  /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
@@ -476,18 +476,18 @@ FLASHCORE_API flashcore_status flashcore_append(const flashcore_append_problem* 
                                                 const flashcore_plan_options* options,
                                                 void* stream);
 
-/* A step of serving in one call: appends, and then runs a plan of attention over the same cache.
- * `arguments` is what the run would have after flashcore_append: its seqlens_kv count the new rows,
- * and its q may be q_out. Both are checked before anything is written. The workspace is that of
- * flashcore_plan_run; the options are those of flashcore_append. */
+/* One serving step in one call: appends, and then runs an attention plan over the same cache.
+ * `arguments` must be as after flashcore_append: its seqlens_kv count the new rows, and its q may
+ * be q_out. Both are checked before anything is written. The workspace is as in flashcore_plan_run,
+ * and the options are as in flashcore_append. */
 FLASHCORE_API flashcore_status flashcore_append_and_attend(
     const flashcore_append_problem* problem, const flashcore_append_arguments* rows,
     const flashcore_plan* plan, const flashcore_arguments* arguments,
     const flashcore_plan_options* options, void* workspace, size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
- * Quantisation: an fp8 tensor and its scales, as attention takes them. A call, not a plan, as those of
- * serving. Of the options, which may be null, only the device and the threads count. */
+ * Quantisation: makes an fp8 tensor and its scales in the form that attention takes. Like serving:
+ * a call, not a plan. `options` may be null; only its device and threads are used. */
 
 typedef struct flashcore_quantize_problem {
   size_t struct_size;
@@ -500,8 +500,8 @@ typedef struct flashcore_quantize_problem {
   flashcore_tensor cu_seqlens; /* [B + 1], i32: the rows are packed */
   flashcore_tensor seqlens;    /* [B], i32: rows in use */
 
-  int64_t scale_block; /* rows of a block; default 0: one block */
-  int64_t max_seqlen;  /* packed: most rows of an entry; default 0: not known */
+  int64_t scale_block; /* rows per block; default 0: one block */
+  int64_t max_seqlen;  /* packed: most rows per entry; default 0: not known */
 } flashcore_quantize_problem;
 
 typedef struct flashcore_quantize_arguments {
@@ -525,9 +525,9 @@ FLASHCORE_API flashcore_status flashcore_quantize(const flashcore_quantize_probl
                                                   const flashcore_plan_options* options,
                                                   void* stream);
 
-/* An fp8 v in rows, [B, H, S, D], as v_transposed of flashcore_problem wants it: v_out, an output of the
- * same type, is [B, H, D, columns], a multiple of 128 columns and at least S. Columns of no row become
- * 0. On an error nothing is written. */
+/* Transposes an fp8 v in rows, [B, H, S, D], to the layout of v_transposed in flashcore_problem.
+ * v_out is an output of the same type, [B, H, D, columns], with columns a multiple of 128 and at
+ * least S. Columns without a row become 0. On an error nothing is written. */
 FLASHCORE_API flashcore_status flashcore_transpose_v(const flashcore_tensor* v, const void* v_data,
                                                      const flashcore_tensor* v_out,
                                                      void* v_out_data,
@@ -537,15 +537,15 @@ FLASHCORE_API flashcore_status flashcore_transpose_v(const flashcore_tensor* v, 
 /* -------------------------------------------------------------------------------------------------
  * Verdicts */
 
-/* Whether one kernel computes a problem. A sentence that does not apply is "". The library writes
- * the struct and sets struct_size to the size that it knows; members past that are not there. */
+/* The verdict of one kernel on a problem. A message that does not apply is "". The library writes
+ * the struct and sets struct_size to the size that it knows; later members are not there. */
 typedef struct flashcore_verdict {
   size_t struct_size;
   const char* kernel;
   const char* refusal;  /* why it cannot compute the problem; "": it can */
-  const char* declines; /* why it leaves a problem that it could compute to another kernel, unless
-                           it is asked for by name; "": it does not */
-  const char* note;     /* what a caller should know about the kernel here */
+  const char* declines; /* why it leaves a problem that it could compute to another kernel,
+                           unless it is asked for by name; "": it does not */
+  const char* note;     /* a remark for callers about the kernel here */
   int32_t automatic;    /* 0: runs only when asked for by name */
   int32_t reserved;     /* zero */
 } flashcore_verdict;
@@ -553,16 +553,16 @@ typedef struct flashcore_verdict {
 /* The struct and its strings live only during the call. The function must not leave by longjmp. */
 typedef void (*flashcore_verdict_visitor)(void* user, const flashcore_verdict* verdict);
 
-/* Calls `visit` for every kernel of the device, best first. A plan gets the one that a tuning table
- * names (its note says so), otherwise the first automatic one that neither refuses nor declines, or
- * else the first that only declines. options may be null.
+/* Calls `visit` for every kernel of the device, best first. A plan gets the kernel that a tuning
+ * table names (its note says so), otherwise the first automatic one that neither refuses nor
+ * declines, otherwise the first that only declines. options may be null.
  * Fails only for a bad problem, option or pointer, and then `visit` has not been called. */
 FLASHCORE_API flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,
                                                         const flashcore_plan_options* options,
                                                         flashcore_verdict_visitor visit,
                                                         void* user);
 
-/* The same for a backward pass. */
+/* Same as flashcore_visit_verdicts, for a backward pass. */
 FLASHCORE_API flashcore_status flashcore_visit_backward_verdicts(
     const flashcore_problem* problem, const flashcore_gradients* gradients,
     const flashcore_plan_options* options, flashcore_verdict_visitor visit, void* user);
@@ -575,8 +575,8 @@ FLASHCORE_API flashcore_status flashcore_explain(const flashcore_problem* proble
                                                  const flashcore_plan_options* options,
                                                  flashcore_verdict_function function, void* user);
 
-/* Forgets the tuning tables (docs/tuning.md): plans made from now on look for them again. A table is
- * looked for once, when the first plan for its device is made. */
+/* Drops the loaded tuning tables (docs/tuning.md); later plans load them again. A device's table is
+ * loaded once, when the first plan for the device is made. */
 FLASHCORE_API void flashcore_reload_tuning(void);
 
 /* -------------------------------------------------------------------------------------------------
@@ -592,10 +592,10 @@ FLASHCORE_API flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t o
 /* -------------------------------------------------------------------------------------------------
  * Build */
 
-/* The version of the library that is running, "0.1.0". */
+/* The version of the running library, such as "0.1.0". */
 FLASHCORE_API const char* flashcore_version(void);
 
-/* Filled in by the library: as many bytes as struct_size says. The strings live for ever. */
+/* Filled in by the library, up to struct_size bytes. The strings are never freed. */
 typedef struct flashcore_build_info {
   size_t struct_size;
   const char* version;

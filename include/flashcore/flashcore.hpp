@@ -42,7 +42,7 @@ namespace flashcore {
 
 enum class StatusCode : int32_t {
   ok = 0,
-  invalid_argument = 1,  // malformed: the sentence names the argument, its value and what is wanted
+  invalid_argument = 1,  // malformed: the message names argument, value and what is wanted
   unsupported = 2,       // well-formed, but no kernel here computes it
   out_of_memory = 3,
   device_error = 4,  // the GPU or its driver reported an error
@@ -51,7 +51,7 @@ enum class StatusCode : int32_t {
 
 FLASHCORE_API std::string_view to_string(StatusCode code);
 
-// A code and one sentence. Default: ok.
+// A code and one message. Default: ok.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -66,7 +66,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value, or a status that says why there is none.
+// A value, or a status that says why there is no value.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -122,7 +122,7 @@ struct FLASHCORE_API TensorDesc {
 // ---------------------------------------------------------------------------------------------
 // The problem
 
-// Where the diagonal lies: query i is aligned with key i + offset.
+// The position of the diagonal: query i is aligned with key i + offset.
 enum class Alignment : int32_t {
   top_left = 0,      // offset 0
   bottom_right = 1,  // offset len_kv - len_q of the batch entry: the last query sees the last key
@@ -136,8 +136,8 @@ struct Problem {
   // [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages: [num_pages, Hkv, page_size, Dqk].
   // dtype of q, or fp8
   TensorDesc k;
-  TensorDesc v;  // the same with Dv, dtype of k, or fp8 where k is; or as v_transposed says
-  TensorDesc o;  // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. Any of the types of q, or f64
+  TensorDesc v;  // as k with Dv; dtype of k, or fp8 where k is fp8; or see v_transposed
+  TensorDesc o;  // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. One of q's types, or f64
   std::optional<TensorDesc> lse;  // [B, Hq, Sq]; packed: [total_q, Hq]. f32 (f64: reference)
 
   // Optional inputs. "x|1": the dimension has extent x, or 1 and is broadcast.
@@ -147,30 +147,30 @@ struct Problem {
   std::optional<TensorDesc> sinks;          // [Hq], f32: one logit per head
   std::optional<TensorDesc> q_scale;        // [B|1, Hq|1], f32, for fp8
   std::optional<TensorDesc> k_scale;        // [B|1, Hkv|1, blocks|1], f32, for fp8; num_pages for B
-  std::optional<TensorDesc> v_scale;        // likewise
+  std::optional<TensorDesc> v_scale;        // as k_scale
   std::optional<TensorDesc> cu_seqlens_q;   // [B + 1], i32: makes the problem a packed one
-  std::optional<TensorDesc> cu_seqlens_kv;  // [B + 1], i32: given with cu_seqlens_q, but for pages
+  std::optional<TensorDesc> cu_seqlens_kv;  // [B + 1], i32: with cu_seqlens_q, unless in pages
   std::optional<TensorDesc> seqlens_q;      // [B], i32: number of queries in use
   std::optional<TensorDesc> seqlens_kv;     // [B], i32: number of keys in use
   std::optional<TensorDesc> causal_offsets;  // [B], i32: with Alignment::given
-  // [2], i64: a run reads the seed and the offset of dropout from memory of the plan's device, so
-  // that each replay of a captured run can have another mask. Without dropout it is not read.
+  // [2], i64: a run reads the dropout seed and offset from memory on the plan's device, so that
+  // each replay of a captured run can use another mask. Not read if the problem has no dropout.
   std::optional<TensorDesc> dropout_state;
-  // Caches (docs/semantics.md): k and v in pages, by a table or by one flat list, and padding.
+  // Caches (docs/semantics.md): k and v in pages, listed by a table or by one flat list, and left padding.
   std::optional<TensorDesc> page_table;        // [B, max_pages], i32
   std::optional<TensorDesc> kv_indptr;         // [B + 1], i32: the flat list, instead of a table
   std::optional<TensorDesc> kv_indices;        // [total_pages], i32
-  std::optional<TensorDesc> kv_last_page_len;  // [B], i32: rows of an entry's last page
+  std::optional<TensorDesc> kv_last_page_len;  // [B], i32: rows in use on an entry's last page
   std::optional<TensorDesc> cache_leftpad;     // [B], i32: rows before an entry's first key
-  // [1], i32, output: becomes 1 when an index of a page is out of range and was clamped.
+  // [1], i32, output: set to 1 when a page index was out of range and was clamped.
   std::optional<TensorDesc> page_status;
-  // [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a query's words says whether it sees
-  // key offset + t; keys before are not concerned. Of speculative trees (docs/semantics.md).
+  // Speculative trees (docs/semantics.md): [B|1, Sq, words]; packed: [total_q, words]. i32: bit t
+  // of a query's words is set if the query sees key offset + t. Earlier keys are not affected.
   std::optional<TensorDesc> tree_mask;
-  // [B|1, Hq|1], f32, for an fp8 o: what is stored is O divided by it, rounded and saturated.
+  // [B|1, Hq|1], f32, for an fp8 o: the run stores O divided by this scale, rounded and saturated.
   std::optional<TensorDesc> o_scale;
-  // [B|1, Hq|1], f32, outputs: the largest |O| before it is divided by a scale and rounded, and the
-  // largest probability before dropout, over what the element stands for (docs/semantics.md).
+  // [B|1, Hq|1], f32, outputs: the largest |O| before scaling and rounding, and the largest
+  // probability before dropout, over all rows that the element covers (docs/semantics.md).
   std::optional<TensorDesc> amax_o;
   std::optional<TensorDesc> amax_s;
 
@@ -183,16 +183,16 @@ struct Problem {
   int64_t window_right = -1;   // key j is seen when j <= i + offset + window_right; -1: no limit
   float dropout_p = 0;         // in [0, 1]
   int64_t kv_scale_block = 0;  // keys per block of k_scale and v_scale; 0: one block
-  int64_t max_seqlen_q = 0;    // packed: most queries of an entry; 0: not known (at most total_q)
-  int64_t max_seqlen_kv = 0;   // also in pages: most rows of an entry; 0: all that the table has
-  // v is [B, Hkv, Dv, columns], as transpose_v makes it (quantize.hpp): fp8 in one piece alone, and
-  // columns are a multiple of 128, at least Skv.
+  int64_t max_seqlen_q = 0;    // packed: most queries per entry; 0: not known (at most total_q)
+  int64_t max_seqlen_kv = 0;   // also in pages: most rows per entry; 0: not known (at most all)
+  // v is [B, Hkv, Dv, columns], as transpose_v makes it (quantize.hpp). Only for fp8 in one piece;
+  // columns is a multiple of 128, at least Skv.
   bool v_transposed = false;
 };
 
 // The data of one run: pointers to element [0, 0, ...] of the problem's tensors, on the plan's
-// device; those of tensors that it does not have are ignored. No element of an output shares memory
-// with one of another tensor (woven views of one buffer do not), or the run is refused.
+// device. Pointers to tensors that the problem does not have are ignored. A run is refused if an
+// output shares an element's memory with another tensor (interleaved views of one buffer share none).
 struct Arguments {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -211,7 +211,7 @@ struct Arguments {
   const int32_t* seqlens_q = nullptr;
   const int32_t* seqlens_kv = nullptr;
   const int32_t* causal_offsets = nullptr;
-  uint64_t dropout_seed = 0;  // this and the offset: where the problem has no dropout_state
+  uint64_t dropout_seed = 0;  // seed and offset: used if the problem has no dropout_state
   uint64_t dropout_offset = 0;
   const int64_t* dropout_state = nullptr;  // seed and offset, bit for bit
   const int32_t* page_table = nullptr;
@@ -229,26 +229,26 @@ struct Arguments {
 // ---------------------------------------------------------------------------------------------
 // Gradients
 
-// What the backward pass of a problem reads and writes besides the problem's own tensors, of which
-// it reads all, O and LSE too: the problem must have an LSE. Shapes are those of the tensors that
-// the gradients belong to; d_bias has extent 1 where the bias has, and is the sum over that
-// dimension, and so have slopes. fp8 problems have no backward pass.
+// The tensors that the backward pass reads and writes in addition to the problem's own. It reads
+// all of the problem's tensors, O and LSE included, so the problem must have an LSE. Each gradient
+// has the shape of its tensor. If the bias or the slopes have extent 1, so has the gradient, and it
+// is the sum over that dimension. fp8 problems have no backward pass.
 struct Gradients {
   TensorDesc d_o;  // input, shape and dtype of o; strides may be zero or negative
-  TensorDesc dq;   // of q's dtype, or f32 (f64: reference); so dk and dv
+  TensorDesc dq;   // dtype of q, or f32 (f64: reference); dk and dv likewise
   TensorDesc dk;
   TensorDesc dv;
   std::optional<TensorDesc> d_lse;           // input: a gradient that flows into LSE, f32 (or f64)
-  std::optional<TensorDesc> d_bias;          // of the bias' dtype, or f32 (f64: reference)
+  std::optional<TensorDesc> d_bias;          // dtype of the bias, or f32 (f64: reference)
   std::optional<TensorDesc> d_sinks;         // f32 (f64: reference)
   std::optional<TensorDesc> d_alibi_slopes;  // f32 (f64: reference)
 };
 
-// The data of one backward run. Pointers to tensors that the gradients do not have are ignored. What
-// Arguments says of outputs holds here, too.
+// The data of one backward run. Pointers to tensors that the gradients do not have are ignored. The
+// rules for outputs of Arguments hold here, too.
 struct BackwardArguments {
-  // As the forward pass ran: its o and lse hold what it wrote, and are only read. The dropout is
-  // the same when seed and offset are.
+  // The arguments of the forward pass. Its o and lse hold what that pass wrote, and are only read.
+  // An equal seed and offset give the same dropout mask.
   Arguments forward;
   const void* d_o = nullptr;
   const void* d_lse = nullptr;
@@ -263,7 +263,7 @@ struct BackwardArguments {
 // ---------------------------------------------------------------------------------------------
 // Devices
 
-// sim: the GPUs that a build with the simulator has (docs/simulator.md), for tests of kernels.
+// sim: simulated GPUs, in a build with the simulator (docs/simulator.md); for kernel tests.
 enum class DeviceKind : int32_t { cpu = 0, cuda = 1, sim = 2 };
 
 struct Device {
@@ -280,7 +280,7 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
 };
 
-// Every device that a plan can be made for. The CPU is always the first.
+// Returns every device that plans can be made for. The CPU is always the first.
 FLASHCORE_API std::vector<DeviceInfo> devices();
 
 // ---------------------------------------------------------------------------------------------
@@ -288,28 +288,28 @@ FLASHCORE_API std::vector<DeviceInfo> devices();
 
 struct PlanOptions {
   Device device;
-  // "NAME", or "NAME:CONFIG" with one of the ways that `flashcore tune` tries; empty: that of
-  // FLASHCORE_KERNEL, if that kernel has the pass (forward or backward) that is planned, or the best
-  // that computes the problem.
+  // "NAME", or "NAME:CONFIG" with a config that `flashcore tune` tries. Empty: the kernel in
+  // FLASHCORE_KERNEL, if it has the planned pass (forward or backward); otherwise the best that
+  // computes the problem.
   std::string kernel;
   int32_t threads = 0;           // CPU: 0 means all hardware threads
-  bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
+  bool batch_invariant = false;  // a row's bits do not depend on the rest of the batch
   // CUDA: a run may start before earlier work in its stream has ended. It waits for that work
   // before it touches memory. Kernels that cannot do this ignore the option.
   bool early_start = false;
-  // Backward: the same bits in every run. False may be faster: sums may be added in any order.
+  // Backward: true gives the same bits in every run; false allows atomic sums, which may be faster.
   bool deterministic = true;
 };
 
-// One line of explain(): a kernel, and whether it computes the problem.
+// One line of explain(): a kernel and its verdict on the problem.
 struct KernelVerdict {
   std::string kernel;
-  std::string refusal;    // a sentence why it cannot compute the problem; empty: it can
+  std::string refusal;    // why it cannot compute the problem; empty: it can
   bool automatic = true;  // false: runs only when asked for by name
-  // A sentence why an automatic kernel leaves a problem that it could compute to another kernel;
-  // empty: it does not. A kernel that is asked for by name never declines.
+  // Why an automatic kernel leaves a problem that it could compute to another kernel; empty: it
+  // does not. A kernel that is asked for by name never declines.
   std::string declines = {};
-  std::string note = {};  // what a caller should know about the kernel here; usually empty
+  std::string note = {};  // a remark for callers about the kernel here; usually empty
 };
 
 // A stream of the plan's device: a cudaStream_t, or null for the default stream. Ignored on CPU.
@@ -328,57 +328,57 @@ class FLASHCORE_API Plan {
 
   std::string_view kernel() const;  // name in the table of kernels
   std::string_view reason() const;  // one sentence: why this kernel was chosen
-  size_t workspace_bytes() const;   // that run() needs
+  size_t workspace_bytes() const;   // workspace that run() needs
 
-  // Computes O (and LSE, and largest values), of a plan of make_plan. On an error nothing is launched and nothing is written.
+  // Computes O (and LSE, and the largest values). For a plan of make_plan. On an error nothing is launched or written.
   //
   // `workspace` is memory on the plan's device, aligned to 256 bytes. It needs no initialisation,
   // and its contents mean nothing afterwards. On the CPU it may be left out: then each run
   // allocates and frees its own. On a GPU a workspace that is missing or too small is an error.
   //
   // On a GPU the call is asynchronous in `stream`, allocates nothing and does not synchronise. The
-  // current GPU of the thread stays the same, unless it has no context yet: then it is given none,
-  // and the plan's GPU becomes the current one.
+  // thread's current GPU stays the same, unless that GPU has no context yet: then the call does not
+  // create one, and the plan's GPU becomes the current one.
   Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
              Stream stream = {}) const;
 
-  // Computes the gradients, of a plan of make_backward_plan; otherwise the same.
+  // Computes the gradients. Needs a plan of make_backward_plan; everything else is as above.
   Status run(const BackwardArguments& arguments, void* workspace = nullptr,
              size_t workspace_bytes = 0, Stream stream = {}) const;
 
  private:
-  friend struct PlanChecks;  // of the library's own
+  friend struct PlanChecks;  // internal
   std::shared_ptr<const Impl> impl_;
 };
 
 // Checks the problem and chooses the kernel.
 FLASHCORE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
 
-// The same for the problem's backward pass.
+// Same as make_plan, for the problem's backward pass.
 FLASHCORE_API Result<Plan> make_backward_plan(const Problem& problem, const Gradients& gradients,
                                               const PlanOptions& options = {});
 
-// The verdict of every kernel for the device, best first. make_plan chooses the one that a tuning
-// table names (docs/tuning.md; its note says so), otherwise the first automatic one that neither
-// refuses nor declines, or else the first that only declines. Fails only for a bad problem.
+// Returns the verdict of every kernel for the device, best first. make_plan chooses the kernel that a
+// tuning table names (docs/tuning.md; its note says so), otherwise the first automatic one that
+// neither refuses nor declines, otherwise the first that only declines. Fails only for a bad problem.
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
                                                          const PlanOptions& options = {});
 
-// The same for make_backward_plan.
+// Same as explain, for make_backward_plan.
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain_backward(const Problem& problem,
                                                                   const Gradients& gradients,
                                                                   const PlanOptions& options = {});
 
-// Forgets the tuning tables: plans made from now on look for them again. A table is looked for once,
-// when the first plan for its device is made.
+// Drops the loaded tuning tables; later plans load them again. A device's table is loaded once,
+// when the first plan for the device is made.
 FLASHCORE_API void reload_tuning();
 
 // ---------------------------------------------------------------------------------------------
 // Dropout
 
-// Whether dropout keeps the pair (query, key) of a batch entry and query head; false for an index
-// outside [0, 2^31), which no problem has. The mask is a pure function of these, the same on every
-// backend: Philox4x32-10 (Salmon et al., SC 2011).
+// Returns whether dropout keeps the pair (query, key) of a batch entry and query head; false for an
+// index outside [0, 2^31), which no problem has. The mask is a pure function of the arguments, the
+// same on every backend: Philox4x32-10 (Salmon et al., SC 2011).
 FLASHCORE_API bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch,
                                  int64_t head, int64_t query, int64_t key);
 
@@ -386,7 +386,7 @@ FLASHCORE_API bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p
 // Build
 
 struct BuildInfo {
-  std::string version;       // of the library, "0.1.0"
+  std::string version;       // library version, such as "0.1.0"
   std::string compiler;      // "GCC 12.2.0"
   std::string build_type;    // "Release"
   bool cuda = false;         // CUDA kernels are compiled in

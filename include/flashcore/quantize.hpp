@@ -1,6 +1,6 @@
-// Quantisation: an fp8 tensor and its scales, as attention takes them, of a Q, K or V in a wider
-// type; and an fp8 V stored transposed. docs/semantics.md says what is computed ("Quantisation", "V
-// stored transposed").
+// Quantisation: makes an fp8 tensor and its scales, in the form that attention takes, from a Q, K
+// or V in a wider type. Also transposes an fp8 V. docs/semantics.md says what is computed
+// ("Quantisation", "V stored transposed").
 //
 //   Quantize what;
 //   what.x = TensorDesc::contiguous(DType::bf16, {1, 8, 4096, 128});
@@ -9,7 +9,7 @@
 //   what.scale_block = 64;                                        // Problem::kv_scale_block
 //   Status status = quantize(what, {.x = k, .x_out = k8, .scale = k_scale});
 //
-// A call, not a plan: it chooses nothing, needs no workspace, and depends on shapes alone.
+// A call, not a plan: it chooses nothing, needs no workspace, and depends only on shapes.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct Quantize {
   std::optional<TensorDesc> mean;        // output, [B, H, D], f32: subtracted from all rows first
   std::optional<TensorDesc> cu_seqlens;  // [B + 1], i32: the rows are packed
   std::optional<TensorDesc> seqlens;     // [B], i32: rows in use
-  int64_t scale_block = 0;               // rows of a block; 0: one block
-  int64_t max_seqlen = 0;  // packed: most rows of an entry; 0: not known (at most total)
+  int64_t scale_block = 0;               // rows per block; 0: one block
+  int64_t max_seqlen = 0;  // packed: most rows per entry; 0: not known (at most total)
 };
 
-// An output shares no memory with any other tensor (Arguments says how).
+// An output shares no memory with any other tensor (see Arguments).
 struct QuantizeArguments {
   const void* x = nullptr;
   void* x_out = nullptr;
@@ -41,15 +41,15 @@ struct QuantizeArguments {
   const int32_t* seqlens = nullptr;
 };
 
-// On an error nothing is written. Of the options, only the device and the threads count. On a GPU
-// the call is asynchronous in `stream`, allocates nothing, and lengths are not checked but cut to what
-// there is.
+// On an error nothing is written. Only the device and the threads of `options` are used. On a GPU
+// the call is asynchronous in `stream` and allocates nothing; lengths are not checked but clamped
+// to the tensor's extents.
 FLASHCORE_API Status quantize(const Quantize& what, const QuantizeArguments& arguments,
                               const PlanOptions& options = {}, Stream stream = {});
 
-// An fp8 V in rows, [B, H, S, D], as Problem::v_transposed wants it: `v_out`, an output of the same
-// type, is [B, H, D, columns], a multiple of 128 columns and at least S. Columns of no row become 0.
-// A call as `quantize` is.
+// Transposes an fp8 V in rows, [B, H, S, D], to the layout of Problem::v_transposed. `v_out` is an
+// output of the same type, [B, H, D, columns], with columns a multiple of 128 and at least S.
+// Columns without a row become 0. A call, not a plan, like `quantize`.
 FLASHCORE_API Status transpose_v(const TensorDesc& v, const void* data, const TensorDesc& v_out,
                                  void* out, const PlanOptions& options = {}, Stream stream = {});
 

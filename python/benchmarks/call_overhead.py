@@ -1,10 +1,10 @@
-"""What one eager call costs through PyTorch, beside PyTorch's own: host cost and time of a loop.
+"""The cost of an eager call through PyTorch, compared with PyTorch's own: host cost and loop time.
 
     python python/benchmarks/call_overhead.py [--device cpu] [--out FILE]
 
-A loop of calls with one synchronisation at its end, in turns between the contestants; the median
-of the rounds. The first case is so small that the GPU is never behind: it costs the host alone. The
-results are compared with PyTorch's in float64 first: what is wrong has no time.
+Each contestant runs loops of calls with one synchronisation at the end; contestants alternate, and
+the median counts. The first case is so small that the GPU never falls behind: it shows the host's
+cost. Results are first compared with PyTorch's float64: wrong ones are not timed.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def chosen_kernel(q: torch.Tensor, causal: bool) -> str:
 def measure(
     shape: tuple[int, ...], causal: bool, device: str, calls: int, number: int
 ) -> dict[str, Any]:
-    # Apart from each other, as the gates want: a query that is its own key sees little else.
+    # Separate tensors, as the gates need: a query that is its own key sees little else.
     q, k, v = (torch.randn(shape, device=device, dtype=torch.float16) for _ in range(3))
     calls_of = contestants(q, k, v, causal)
     with sdpa_kernel(SDPBackend.MATH):
@@ -98,7 +98,7 @@ def measure(
 
 
 def parts_of(q: torch.Tensor, calls: int, number: int) -> list[dict[str, Any]]:
-    """What a call of the smallest case is made of; the rest is the package's own Python."""
+    """The parts of a call of the smallest case; the rest is the package's own Python."""
     plan = Plan(backend.request(q, q, q, None, tuple(DEFAULTS), None))
     out = torch.empty_like(q)
     arguments = pack_four_pointers(FOUR_POINTERS_SIZE, *[q.data_ptr()] * 3, out.data_ptr())

@@ -4,8 +4,8 @@
 >>> q = np.random.default_rng(0).normal(size=(1, 8, 128, 64)).astype(np.float32)
 >>> o = flashcore.attention(q, q, q, causal=True)
 
-`python -m flashcore` says what is installed, `flashcore.explain` which kernel a problem gets.
-`flashcore.torch` has the drop-in for PyTorch, `flashcore.transformers` the one for transformers.
+`python -m flashcore` prints what is installed, `flashcore.explain` which kernel a problem gets.
+`flashcore.torch` is a drop-in for PyTorch, `flashcore.transformers` one for transformers.
 """
 
 from ._attention import attention, clear_plans, explain

@@ -1,4 +1,4 @@
-"""python -m flashcore: what is installed here."""
+"""python -m flashcore: prints what is installed here."""
 
 import argparse
 

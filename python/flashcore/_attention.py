@@ -56,53 +56,53 @@ def attention(
     deterministic: bool = True,
     **unknown: NoReturn,
 ) -> Any:
-    """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copying them.
+    """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copies.
 
     B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries, Skv keys, Dqk
-    and Dv head dimensions. "x|1": extent x, or 1 and broadcast. docs/semantics.md says exactly what
-    is computed. On a GPU the work is queued in the framework's current stream (JAX: done on return,
-    and under jit in XLA's stream), and a call allocates nothing but its result and its workspace.
+    and Dv head dimensions. "x|1": extent x, or 1 and broadcast. docs/semantics.md defines the
+    result exactly. On a GPU the work is queued in the framework's current stream (JAX: done on
+    return, and under jit in XLA's stream). A call allocates only its result and its workspace.
 
     Arguments
         q: [B, Hq, Sq, Dqk], or packed [total_q, Hq, Dqk]; float32, float16, bfloat16 or fp8.
         k: [B, Hkv, Skv, Dqk], or packed [total_kv, Hkv, Dqk]; dtype of q, or fp8; device of q.
-        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype of k, or fp8 where k is; device
-            of q.
+        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype of k, or fp8 where k is fp8;
+            device of q.
             Any strides; the last dimension of q, k and v must be contiguous.
-        causal: query i sees key j when j <= i + offset, with the offset of `alignment`.
+        causal: query i sees key j when j <= i + offset; `alignment` sets the offset.
         softmax_scale: default 1 / sqrt(Dqk).
         softcap: above 0, scores become softcap * tanh(score / softcap).
         bias: [B|1, Hq|1, Sq|1, Skv|1], float32, float16 or bfloat16; added to the scores.
         mask: [B|1, Hq|1, Sq|1, Skv|1], bool; True: attend.
         alibi_slopes: [Hq] or [B|1, Hq], float32.
-        sinks: [Hq], float32: a logit that joins the denominator.
+        sinks: [Hq], float32: one extra logit per head in the softmax denominator.
         window: (left, right) keys around the diagonal, each -1 or None for no limit.
-        alignment: where the diagonal is: "top_left" (offset 0), "bottom_right" (the last query sees
-            the last key), "given" (causal_offset, or causal_offsets, [B], int32).
+        alignment: position of the diagonal: "top_left" (offset 0), "bottom_right" (the last query
+            sees the last key), "given" (causal_offset, or causal_offsets, [B], int32).
         seqlens_q, seqlens_kv: [B], int32: numbers of queries and keys in use.
-        cu_seqlens_q, cu_seqlens_kv: [B + 1], int32: make the batch a packed one; max_seqlen_q and
-            max_seqlen_kv are the lengths of the longest entries, 0 if not known.
+        cu_seqlens_q, cu_seqlens_kv: [B + 1], int32: a packed batch; max_seqlen_q and max_seqlen_kv
+            are the lengths of the longest entries, 0 if not known.
         v_transposed: v is [B, Hkv, Dv, columns], fp8, as `transpose_v` makes it.
         q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
             kv_scale_block is the number of keys per block, 0 for one block.
-        o_scale: [B|1, Hq|1], float32, with an fp8 result: what is stored is O / o_scale, rounded to
-            nearest even and saturated.
-        dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset. Without a
-            seed PyTorch tensors have one from PyTorch's generator.
-        dropout_state: [2], int64: seed and offset that a call reads from memory when it runs,
+        o_scale: [B|1, Hq|1], float32, for an fp8 result: stores O / o_scale, rounded to nearest
+            even and saturated.
+        dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset. PyTorch
+            tensors without a seed get one from PyTorch's generator.
+        dropout_state: [2], int64: a call reads seed and offset from this array when it runs,
             instead of dropout_seed and dropout_offset.
-        out_dtype: dtype of the result; default that of q.
+        out_dtype: dtype of the result; default: dtype of q.
         return_lse: also return the log of the softmax denominator.
         return_amax: also return the largest |O|, before o_scale and rounding, and the largest
             probability, before dropout, of each entry and head.
-        out, out_lse: where to put the results, instead of new arrays.
-        kernel: the name of a kernel, instead of the best that computes the problem.
+        out, out_lse: arrays to write the results to, instead of new arrays.
+        kernel: a kernel's name, instead of the best kernel that computes the problem.
         threads: CPU threads; 0 for all.
-        batch_invariant: a row's bits do not depend on what else is in the batch.
+        batch_invariant: a row's bits do not depend on the rest of the batch.
         early_start: on a GPU, a call may start before earlier work in its stream has ended; it
             waits for that work before it touches memory. Kernels that cannot do this ignore it.
-        deterministic: for the gradients that PyTorch and JAX take: False lets a kernel add in any
-            order. `attention` itself always repeats its bits.
+        deterministic: for gradients through PyTorch and JAX: False allows atomic sums in any order.
+            `attention` itself always repeats its bits.
 
     Returns
         O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q. With return_lse or
@@ -111,11 +111,11 @@ def attention(
 
     Raises
         ArgumentTypeError (a TypeError): not an array, or arrays of different frameworks.
-        InvalidArgumentError (a ValueError): a shape, stride, dtype, device or option that makes no
-            sense.
+        InvalidArgumentError (a ValueError): an invalid shape, stride, dtype, device or option, or
+            an invalid combination.
         UnsupportedError (a NotImplementedError): no kernel of the device computes it.
         OutOfMemoryError, DeviceError, InternalError: see their classes.
-        After an exception, nothing has been written.
+        If an exception is raised, nothing has been written.
     """
     if unknown:
         refuse_unknown(attention, unknown)
@@ -190,17 +190,17 @@ DEFAULTS = Options._make(_SIGNATURE.parameters[name].default for name in Options
 
 
 def options_of(keywords: dict[str, Any]) -> Options:
-    """The options among the keywords of a call; those that it does not have are the defaults."""
+    """Returns the options in a call's keywords; missing ones have their defaults."""
     return Options._make(keywords.get(name, value) for name, value in DEFAULTS._asdict().items())
 
 
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
-    """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
+    """Returns every kernel's verdict on a problem, best first, from the arguments of `attention`.
 
     Each is a dict: kernel; refusal (why it cannot compute the problem, or ""); declines (why it
-    leaves the problem to another kernel, or ""); note (what to know about it, or ""); automatic
-    (False for kernels that run only when asked for by name); chosen (whether `attention` would run
-    this one: one at most). Raises what `attention` raises for a malformed problem.
+    leaves the problem to another kernel, or ""); note (what a caller should know, or ""); automatic
+    (False for kernels that run only when asked for by name); chosen (True for the kernel that
+    `attention` would run: at most one). Raises what `attention` raises for a malformed problem.
     """
     bound = _SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
@@ -215,9 +215,9 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
 
 
 def clear_plans() -> None:
-    """Forgets the plans of all problems seen so far.
+    """Drops the plans of all problems seen so far.
 
-    The environment variable FLASHCORE_KERNEL is read when a problem is first seen; after a change
-    to it, this makes the next call read it again.
+    The environment variable FLASHCORE_KERNEL is read when a problem is first seen; call this after
+    changing it, so that the next call reads it again.
     """
     cache.clear()

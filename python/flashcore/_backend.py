@@ -1,4 +1,4 @@
-"""Backends: what a framework's arrays are to this package, and the call that they all share."""
+"""Backends: one per framework, with the operations on its arrays and the call that all share."""
 
 import sys
 from collections.abc import Hashable, Iterable, Sequence
@@ -29,55 +29,55 @@ from ._plan import (
 run_plan = library.flashcore_plan_run
 
 Extras = Sequence[Any] | None  # the optional arrays, in the order of OPTIONAL_TENSORS
-Values = tuple[Any, ...]  # of the fields of Options
-Pair = tuple[Any, Any] | None  # the dropout's seed and offset; O and LSE to write into
+Values = tuple[Any, ...]  # values of Options, in order
+Pair = tuple[Any, Any] | None  # the dropout's seed and offset; or O and LSE to write to
 # O and LSE, and, within the package, the largest values; in the order of OUTPUT_NAMES.
 Outputs = tuple[Any, ...] | None
 OUTPUT_NAMES = ("out", "out_lse", "amax_o", "amax_s")
 
 
 class Backend:
-    """One framework. Subclasses say what its arrays are; `attention` is the same for all."""
+    """One framework. Subclasses handle its arrays; `attention` is the same for all."""
 
-    wanted = "an array"  # what its arrays are called
+    wanted = "an array"  # the name of its arrays in messages
 
     def owns(self, array: Any) -> bool:
-        """Whether this is one of the framework's arrays."""
+        """Returns whether this is one of the framework's arrays."""
         raise NotImplementedError
 
     def key(self, array: Any) -> Hashable:
-        """What a plan depends on, as cheaply as it can be had; no checks."""
+        """Returns what a plan depends on, as cheaply as possible and without checks."""
         raise NotImplementedError
 
     def layout(self, argument: str, array: Any) -> Layout:
-        """The same, checked, for the library."""
+        """Returns the array's layout for the library, after checks."""
         raise NotImplementedError
 
     def pointer(self, array: Any) -> int:
         raise NotImplementedError
 
     def dtype(self, argument: str, dtype: Any) -> int:
-        """The code of a dtype as the framework's users write it."""
+        """Returns the code of a dtype given in the framework's notation."""
         return code_of_name(argument, getattr(dtype, "name", dtype))
 
     def empty(self, layout: Layout, like: Any) -> Any:
-        """A new array of this layout, where `like` is; its strides are dense, in some order."""
+        """Returns a new array of this layout on the device of `like`; strides are dense."""
         raise NotImplementedError
 
     def empty_out(self, plan: Plan, like: Any) -> Any:
-        """O."""
+        """Allocates O."""
         return self.empty(plan.out, like)
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
-        """An owner, and an address that is a multiple of 256."""
+        """Allocates memory: returns its owner, and an address that is a multiple of 256."""
         raise NotImplementedError
 
     def stream(self, like: Any) -> int:
-        """The framework's current stream on a GPU, the default one where it does not say."""
+        """The framework's current stream on a GPU; the default stream if the framework has none."""
         return 0
 
     def check_writable(self, argument: str, array: Any) -> None:
-        """Raises when nothing may be written into the array."""
+        """Raises if the array is not writable."""
 
     def attention(
         self,
@@ -107,7 +107,7 @@ class Backend:
     def plan(
         self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
     ) -> Plan:
-        """The plan of a call: one of those that are kept, or a new one."""
+        """Returns the plan of a call, from the cache or new."""
         get = registered.get
         if get(type(k)) is not self or get(type(v)) is not self or extras or outputs:
             self._check_types(q, k, v, extras, outputs)
@@ -119,8 +119,8 @@ class Backend:
             if outputs is not None:
                 key = (key, "out", *[None if x is None else key_of(x) for x in outputs])
             plan = cache.get(key)
-        except (TypeError, RuntimeError):  # an option or an array that cannot be in a key
-            self.request(q, k, v, extras, options, outputs)  # says what is wrong with it
+        except (TypeError, RuntimeError):  # an option or an array that cannot be hashed
+            self.request(q, k, v, extras, options, outputs)  # raises if it is invalid
             return self.plan(q, k, v, extras, hashable(options), outputs)
         if plan is None:
             plan = cache.put(key, Plan(self.request(q, k, v, extras, options, outputs)))
@@ -185,7 +185,7 @@ class Backend:
     def request(
         self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
     ) -> Request:
-        """The call as the library wants it described."""
+        """Describes the call for the library."""
         self._check_types(q, k, v, extras, outputs)
         layout = self.layout
         named = Options._make(options)
@@ -224,7 +224,7 @@ def is_array(value: Any) -> bool:
 
 
 def hashable(options: Values) -> Values:
-    """The same options where they can be a key; otherwise the error that says why not."""
+    """Returns the options in hashable form; raises an error that says why if there is none."""
     named = Options._make(options)
     named = named._replace(window=window_of(named.window))
     for name, value in zip(Options._fields, named, strict=True):
@@ -236,7 +236,7 @@ def hashable(options: Values) -> Values:
 
 
 def dropout_of(seed: Any, offset: Any, state: Any) -> Pair:
-    """Seed and offset, unless they lie in memory."""
+    """Returns seed and offset, or None if they are in memory."""
     if state is None:
         return seed, offset
     for name, value, wanted in (("dropout_seed", seed, None), ("dropout_offset", offset, 0)):
@@ -258,7 +258,7 @@ registered: dict[type, Backend] = {}
 
 
 def find(argument: str, array: Any) -> Backend:
-    """The backend of an array; raises ArgumentTypeError when it has none."""
+    """Returns the backend of an array; raises ArgumentTypeError if there is none."""
     backend = registered.get(type(array))
     if backend is None:
         for backend in _candidates():
@@ -274,7 +274,7 @@ def find(argument: str, array: Any) -> Backend:
 
 
 def _candidates() -> list[Backend]:
-    """The backends of the frameworks that are imported; an array of another one cannot be here."""
+    """Returns the backends of the imported frameworks; arrays of others cannot exist."""
     found: list[Backend] = []
     if "numpy" in sys.modules:
         from ._numpy import backend as numpy_backend

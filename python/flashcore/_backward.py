@@ -1,4 +1,4 @@
-"""The backward pass: its plans, and the call that all frameworks share."""
+"""The backward pass: its plans, and the call shared by all frameworks."""
 
 from collections.abc import Hashable, Sequence
 from ctypes import Array, addressof, byref, c_uint64, c_void_p, sizeof
@@ -26,12 +26,12 @@ OPTIONAL_OUTPUTS = OUTPUTS[3:]
 
 _F64 = CODES["float64"]
 # flashcore_arguments, and flashcore_backward_arguments; all members have 8 bytes.
-_ForwardArguments = c_uint64 * (len(OPTIONAL_TENSORS) + 7)  # there is no scale of O
+_ForwardArguments = c_uint64 * (len(OPTIONAL_TENSORS) + 7)  # without O's scale
 _Arguments = c_uint64 * 10
 
 
 class Gradients(NamedTuple):
-    """What `attention_backward` returns. Gradients that were not asked for are None."""
+    """The result of `attention_backward`. Gradients that were not requested are None."""
 
     dq: Any
     dk: Any
@@ -44,20 +44,20 @@ class Gradients(NamedTuple):
 class BackwardCall(NamedTuple):
     """The arguments of `attention_backward`."""
 
-    arrays: dict[str, Any]  # those that are there, by name: of INPUTS, then of OUTPUTS
-    asked: tuple[str, ...]  # of OPTIONAL_OUTPUTS
+    arrays: dict[str, Any]  # the present ones, by name: INPUTS, then OUTPUTS
+    asked: tuple[str, ...]  # the requested OPTIONAL_OUTPUTS
     grad_dtype: Any
     options: Options
     dropout: tuple[Any, Any] | None  # seed and offset
 
     def extras(self) -> list[Any] | None:
-        """The optional inputs of the forward pass."""
+        """Returns the optional inputs of the forward pass."""
         found = [self.arrays.get(name) for name in OPTIONAL_TENSORS]
         return None if all(x is None for x in found) else found
 
 
 class BackwardPlan(AnyPlan):
-    """Of a backward pass, and the layouts of what it writes."""
+    """A backward plan, and the layouts of its outputs."""
 
     __slots__ = ("outputs",)
 
@@ -84,7 +84,7 @@ class BackwardPlan(AnyPlan):
 def _outputs(
     layouts: dict[str, Layout], asked: Sequence[str], grad_dtype: int | None
 ) -> dict[str, Layout]:
-    """Given arrays as they are. New ones lie in memory in the order of what they belong to."""
+    """Layouts of given arrays are unchanged. New ones have the memory order of their tensor."""
     found = {}
     for name in (*OUTPUTS[:3], *asked):
         belongs_to = name.removeprefix("d_" if name.startswith("d_") else "d")
@@ -115,7 +115,7 @@ def _gradients(layouts: dict[str, Layout]) -> GradientTensors:
 
 
 def compute(backend: Any, call: BackwardCall) -> Gradients:
-    """The gradients; O and LSE are computed first where they are not given."""
+    """Computes the gradients, after O and LSE if these are not given."""
     call = _with_forward(backend, call)
     plan = _plan(backend, call)
     arrays = call.arrays
@@ -154,7 +154,7 @@ def compute(backend: Any, call: BackwardCall) -> Gradients:
 
 
 def refuse_fp8(dtypes: dict[str, str]) -> None:
-    """Of q, k and out, by their names."""
+    """Raises if q, k or out is fp8; `dtypes` maps their names."""
     for name, dtype in dtypes.items():
         if "float8" in dtype:
             raise InvalidArgumentError(
@@ -195,7 +195,7 @@ def _with_forward(backend: Any, call: BackwardCall) -> BackwardCall:
 
 def _plan(backend: Any, call: BackwardCall) -> BackwardPlan:
     arrays = call.arrays
-    # The dtype itself, which can be in a key, of whatever the caller wrote.
+    # The dtype itself, which is hashable, for any notation of the caller.
     grad_dtype = call.grad_dtype
     if grad_dtype is not None:
         grad_dtype = backend.dtype("grad_dtype", grad_dtype)

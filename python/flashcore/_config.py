@@ -1,4 +1,4 @@
-"""What is installed here, in a few lines: for a bug report, or to see that a GPU is found."""
+"""Describes the installation in a few lines: for bug reports, or to check that a GPU is found."""
 
 from ._attention import DEFAULTS
 from ._errors import UnsupportedError
@@ -20,13 +20,13 @@ _SHAPE = (1, 8, 512, 64)
 
 def show_config() -> None:
     """Prints the version, how the library was built, the devices with the kernel that each would
-    run, and the frameworks that are installed. `python -m flashcore` does the same.
+    run, and the installed frameworks. `python -m flashcore` does the same.
     """
     print(_config())
 
 
 def _config() -> str:
-    import platform  # here, for an import of flashcore takes no time for it
+    import platform  # imported here, so that importing flashcore stays fast
 
     build = build_info()
     targets = ", ".join(f"sm_{t}" for t in build["cuda_targets"].split(";") if t)
@@ -53,7 +53,7 @@ def _config() -> str:
 
 
 def _kernel(dtype: str, device: tuple[int, int]) -> str:
-    """The kernel that computes a small problem there."""
+    """Returns the kernel that computes a small problem on the device."""
     layout = Layout(CODES[dtype], _SHAPE, dense_strides(_SHAPE), device)
     request = Request(layout, layout, layout, {}, DEFAULTS, None, None, None)
     try:

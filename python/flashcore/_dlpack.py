@@ -1,7 +1,7 @@
-"""Arrays of any other framework, through the DLPack protocol; those on the CPU.
+"""Arrays of any other framework, through the DLPack protocol; CPU only.
 
-What is read of a capsule is described at https://dmlc.github.io/dlpack: a DLTensor, or since DLPack
-1.0 a versioned one. The result is allocated by NumPy and handed to the framework's from_dlpack.
+The capsule's format is described at https://dmlc.github.io/dlpack: a DLTensor, or since DLPack 1.0
+a versioned one. NumPy allocates the result, which goes to the framework's from_dlpack.
 """
 
 import ctypes
@@ -62,7 +62,7 @@ class _Versioned(Structure):
     ]
 
 
-# (type code, bits) of DLDataType, to the name of the dtype.
+# Maps (type code, bits) of DLDataType to the name of the dtype.
 _DTYPES = {
     (0, 32): "int32",
     (0, 64): "int64",
@@ -84,7 +84,7 @@ _is_valid.argtypes = [py_object, c_char_p]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An array and its capsule, which keeps the memory alive; and what that capsule says."""
+    """An array, its capsule, which keeps the memory alive, and the capsule's contents."""
 
     array: Any
     capsule: Any
@@ -96,7 +96,7 @@ class Exported:
 
 
 def export(argument: str, array: Any) -> Exported:
-    """The capsule is not consumed: its destructor gives the memory back."""
+    """The capsule is not consumed: its destructor frees the memory."""
     device = array.__dlpack_device__()
     if device[0] != _CPU_DEVICE:
         raise UnsupportedError(
@@ -135,12 +135,12 @@ class DlpackBackend(Backend):
 
     def owns(self, array: Any) -> bool:
         if isinstance(array, np.ndarray):
-            return False  # a subclass whose data mean something else
+            return False  # a subclass whose data have another meaning
         return hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
 
     def key(self, array: Any) -> Hashable:
         if isinstance(array, np.ndarray):
-            return numpy_backend.key(array)  # made on the way
+            return numpy_backend.key(array)  # an array made on the way
         return type(array.array), array.dtype, array.shape, array.stride
 
     def layout(self, argument: str, array: Any) -> Layout:
@@ -208,7 +208,7 @@ class DlpackBackend(Backend):
 
 
 def _home(array: Any, like: Any) -> Any:
-    """A NumPy result as an array of the framework of `like`, on the same memory."""
+    """Returns a NumPy result as an array of the framework of `like`, on the same memory."""
     if isinstance(array, Exported):
         return array.array  # the caller's own output
     package = sys.modules[type(like).__module__.partition(".")[0]]

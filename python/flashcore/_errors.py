@@ -1,19 +1,19 @@
-"""The exceptions. Each carries the library's sentence: argument, value, what is wanted.
+"""The exceptions. Each has the library's message: argument, value, what is wanted.
 
 Every class derives from `Error` and from the built-in exception that a caller would expect.
 """
 
 
 class Error(Exception):
-    """The base of everything that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class ArgumentTypeError(Error, TypeError):
-    """An argument of a type, or of a framework, that the call does not take."""
+    """An argument of an unsupported type, or of a different framework."""
 
 
 class InvalidArgumentError(Error, ValueError):
-    """A malformed problem: a shape, stride, dtype, device, length or option that makes no sense."""
+    """A malformed problem: an invalid shape, stride, dtype, device, length or option."""
 
 
 class UnsupportedError(Error, NotImplementedError):
@@ -21,7 +21,7 @@ class UnsupportedError(Error, NotImplementedError):
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """The host has no memory left for the call."""
+    """The host is out of memory."""
 
 
 class DeviceError(Error, RuntimeError):
@@ -32,7 +32,7 @@ class InternalError(Error, RuntimeError):
     """A defect of the library."""
 
 
-# By the status codes of flashcore.h.
+# Exceptions by the status codes of flashcore.h.
 BY_STATUS: dict[int, type[Error]] = {
     1: InvalidArgumentError,
     2: UnsupportedError,

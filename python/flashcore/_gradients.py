@@ -56,29 +56,29 @@ def attention_backward(
     deterministic: bool = True,
     **unknown: NoReturn,
 ) -> Gradients:
-    """The gradients of `attention`, of the same arrays and options.
+    """The gradients of `attention`, for the same arrays and options.
 
-    They are the derivatives of sum(d_out * O) + sum(d_lse * LSE). docs/semantics.md says exactly
-    what is computed. Each has the shape of what it belongs to; a sum over the dimensions in which
-    that has extent 1. PyTorch and JAX call this by themselves when they differentiate `attention`.
+    They are the derivatives of sum(d_out * O) + sum(d_lse * LSE). docs/semantics.md defines them
+    exactly. Each has the shape of its tensor, and is summed over the dimensions in which that
+    tensor has extent 1. PyTorch and JAX call this themselves when they differentiate `attention`.
 
     Arguments
         d_out: the gradient of O: shape and dtype of `out`; the last dimension must be contiguous.
         q, k, v: as for `attention`; float32, float16 or bfloat16.
-        out, lse: what `attention(..., return_lse=True)` returned. Without them they are computed.
+        out, lse: the results of `attention(..., return_lse=True)`. Computed if not given.
         d_lse: the gradient of LSE: [B, Hq, Sq], or packed [total_q, Hq], float32.
-        causal ... max_seqlen_kv, dropout_p ... dropout_state: as the forward pass had them.
-        grad_dtype: float32, or float64 (the reference only), of dq, dk, dv and d_bias; default the
-            dtypes of q, k, v and the bias.
-        dq, dk, dv: where to put the gradients, instead of new arrays.
-        d_bias, d_sinks, d_alibi_slopes: True to get that gradient too, or an array to put it into.
-        kernel: the name of a kernel of the backward pass, instead of the best one.
+        causal ... max_seqlen_kv, dropout_p ... dropout_state: same as in the forward pass.
+        grad_dtype: float32, or float64 (the reference only), for dq, dk, dv and d_bias; default:
+            the dtypes of q, k, v and the bias.
+        dq, dk, dv: arrays to write the gradients to, instead of new arrays.
+        d_bias, d_sinks, d_alibi_slopes: True to compute that gradient too, or an array for it.
+        kernel: the name of a kernel with a backward pass, instead of the best one.
         threads, batch_invariant: as for `attention`.
-        deterministic: the same bits in every run; False lets a kernel add in any order.
+        deterministic: the same bits in every run; False allows atomic sums in any order.
 
     Returns
         Gradients: a named tuple of dq, dk, dv, d_bias, d_sinks and d_alibi_slopes, arrays of the
-        framework of q; None for what was not asked for.
+        framework of q; None for gradients that were not requested.
 
     Raises what `attention` raises.
     """
@@ -111,7 +111,7 @@ def attention_backward(
 
 @lru_cache(maxsize=256)
 def differentiates(device: tuple[int, int], dtype: int, head_dim_qk: int, head_dim_v: int) -> bool:
-    """Whether a device has a backward pass for such heads, without other options."""
+    """Returns whether a device has a backward pass for such heads, without other options."""
 
     def layout(*shape: int, dtype: int = dtype) -> Layout:
         return Layout(dtype, shape, dense_strides(shape), device)

@@ -1,7 +1,7 @@
-"""JAX arrays, eagerly; traced ones are for _jax_ffi.py.
+"""JAX arrays, eagerly; _jax_ffi.py handles traced arrays.
 
-JAX says nothing of its streams, so inputs are waited for, and on a GPU so is the result. The output
-is a new array that nobody else has seen, filled in place before it is handed out.
+JAX does not expose its streams, so a call waits for its inputs, and on a GPU for its result, too.
+The output is a new array that nothing else refers to, written in place before it is returned.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def _device(array: Any) -> Any:
 
 
 def _synchronize(index: int) -> None:
-    """Waits for the default stream of a GPU, by the driver, which is there when JAX uses a GPU."""
+    """Waits for the GPU's default stream through the driver, which is loaded if JAX uses a GPU."""
     driver = ctypes.CDLL("libcuda.so.1")
     device, context = ctypes.c_int(), ctypes.c_void_p()
     steps = [

@@ -1,7 +1,7 @@
 """JAX arrays under jit, vmap and grad: a call of XLA's foreign function interface.
 
-The handler is Python, called by XLA when the compiled program runs, in XLA's stream. What is
-asked goes along as JSON, so a compiled program that was stored means the same later.
+The handler is Python; XLA calls it when the compiled program runs, with its stream. The options are
+passed as JSON, so a compiled program that was stored keeps its meaning.
 """
 
 import functools
@@ -34,7 +34,7 @@ from ._plan import (
 
 
 class _Place(NamedTuple):
-    """Where a call runs: the device, XLA's stream, and what can be asked of XLA."""
+    """The context of a call: the device, XLA's stream, and XLA's interface."""
 
     device: tuple[int, int]
     stream: int
@@ -42,7 +42,7 @@ class _Place(NamedTuple):
 
 
 class _Array(NamedTuple):
-    """A buffer of XLA's."""
+    """A buffer of XLA."""
 
     layout: Layout
     pointer: int
@@ -65,7 +65,7 @@ class _FfiBackend(Backend):
         return array.pointer
 
     def check_writable(self, argument: str, array: Any) -> None:
-        """XLA's results are there to be written."""
+        """XLA's results are always writable."""
 
     def stream(self, like: Any) -> int:
         return like.place.stream
@@ -74,7 +74,7 @@ class _FfiBackend(Backend):
         place = like.place
         if place.device[0] == CPU:
             return host_workspace(nbytes)
-        # XLA frees it when the call is done, and promises no more than its own alignment.
+        # XLA frees it after the call, and guarantees only its own alignment.
         size = nbytes + WORKSPACE_ALIGNMENT
         memory = xla.Allocate(context=place.frame.context, size=size, alignment=xla.ALIGNMENT)
         xla.ask(place.frame.api, "memory_allocate", memory, "workspace")
@@ -99,7 +99,7 @@ def _asked(text: str) -> tuple[list[str], list[str], Options, Any]:
 
 
 class _Given(NamedTuple):
-    """A call as XLA makes it: its buffers by name, the outputs among them."""
+    """A call as XLA makes it: its buffers by name, outputs included."""
 
     arrays: dict[str, _Array]
     options: Options
@@ -163,7 +163,7 @@ def _register() -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy as JSON has them."""
+    """Converts NumPy numbers to JSON numbers."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -182,7 +182,7 @@ def _ffi_call(target: str, results: Any, asked: str, arrays: tuple[Any, ...]) ->
         return jax.ffi.ffi_call(target, outputs, vmap_method="sequential")(*arrays, asked=asked)
 
     spec = json.loads(asked)
-    # The numbers of dropout go by the place of an entry and a head among all.
+    # Dropout's random numbers depend on the global index of an entry and a head.
     if jax.device_count() == 1 or in_shard_map() or spec["options"]["dropout_p"] != 0:
         return compute([result.shape for result in results], *arrays)
     operands = dict(zip(spec["inputs"], arrays, strict=True))
@@ -197,10 +197,10 @@ def _no_derivative(*_: Any) -> Any:
 
 
 class _Call(NamedTuple):
-    """What is static of a traced call: names of its arrays, and the rest as JSON."""
+    """The static part of a traced call: names of its arrays, and the rest as JSON."""
 
     names: tuple[str, ...]
-    results: tuple[str, ...]  # what is returned: of "out", "lse", and LARGEST
+    results: tuple[str, ...]  # the returned ones of "out", "lse", and LARGEST
     largest: tuple[int, ...]  # the shape of each of LARGEST
     out_dtype: str
     options: str
@@ -235,7 +235,7 @@ class _Call(NamedTuple):
         return self.run("flashcore_attention", given, outputs)
 
     def backward(self, given: dict[str, Any], asked: Sequence[str]) -> dict[str, Any]:
-        """The gradients, by the names of what they belong to."""
+        """Returns the gradients, by the names of their tensors."""
         belong_to = {name: name.removeprefix("d_") for name in asked}
         belong_to = {"dq": "q", "dk": "k", "dv": "v"} | belong_to
         outputs = {
@@ -254,7 +254,7 @@ def _differentiated(call: _Call, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
     arrays = tuple(primal.value for primal in primals)
     found = call.forward(arrays, True)
-    # Which gradients are needed is static: keys, without values.
+    # The set of needed gradients is static: only the keys matter.
     asked = {
         f"d_{name}": ()
         for name, primal in zip(call.names, primals, strict=True)
@@ -290,7 +290,7 @@ _differentiated.defvjp(_forward, _backward, symbolic_zeros=True)
 def attention(
     q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, dtype_of: Any
 ) -> Any:
-    """The traced call. What can be known of the problem without its device is checked here."""
+    """The traced call. Checks everything about the problem that needs no device."""
     _register()
     named = Options(*options)
     named = named._replace(window=window_of(named.window))

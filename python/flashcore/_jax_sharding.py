@@ -1,8 +1,8 @@
 """Traced JAX calls whose arrays are sharded: entries and heads stay where they are.
 
-Attention of one entry's head needs nothing of the others, so each device computes its own. What is
-sharded otherwise (rows, channels, keys) is gathered, and gradients that sum over entries or heads
-are summed over the devices.
+Heads of an entry are independent, so each device computes its own. Arrays that are sharded
+otherwise (rows, channels, keys) are gathered, and gradients that sum over entries or heads are
+summed over the devices.
 """
 
 import functools
@@ -20,7 +20,7 @@ _WHOLE = ("cu_seqlens_q", "cu_seqlens_kv", "dropout_state")
 
 
 class _Array(NamedTuple):
-    """An operand or a result: its shape, and which dimensions are entries and heads."""
+    """An operand or a result: its shape, and the dimensions of entries and heads."""
 
     name: str
     shape: tuple[int, ...]
@@ -42,9 +42,9 @@ def _array(name: str, shape: Sequence[int], packed: bool) -> _Array:
     if name in _OF_ENTRIES:
         entries = 0
     elif name not in _WHOLE:
-        heads = min(1, len(shape) - 1)  # a vector has one factor a head
+        heads = min(1, len(shape) - 1)  # a vector has one factor per head
         entries = 0 if len(shape) > 1 and not packed else None
-    # A dimension of extent 1 is the same for all.
+    # A dimension of extent 1 is broadcast, so all devices have it.
     if entries is not None and shape[entries] == 1:
         entries = None
     if heads is not None and shape[heads] == 1:
@@ -68,13 +68,13 @@ class Call(NamedTuple):
         return cls(arrays(operands), arrays(results))
 
     def rule(self) -> tuple[str, dict[str, int]]:
-        """For Shardy: which dimensions belong together, and the extent that one is split by."""
+        """Returns, for Shardy, which dimensions belong together, and the extent that splits one."""
         q, k = self.operands[:2]
         heads_kv = 1 if k.heads is None else k.shape[k.heads]
         group = (1 if q.heads is None else q.shape[q.heads]) // max(heads_kv, 1)
         split = heads_kv > 1 and group > 1
-        # Axes of a mesh that do not divide the key heads would be split themselves, which JAX does
-        # not read. Key heads then lie as they are given.
+        # Mesh axes that do not divide the key heads would have to be split, which JAX cannot read.
+        # Key heads then keep the sharding that they have.
         apart = split and heads_kv % jax.device_count() != 0
 
         def factors(place: str, array: _Array) -> str:
@@ -95,7 +95,7 @@ class Call(NamedTuple):
         return " -> ".join(sides), {"g": group} if split and not apart else {}
 
     def axes(self, mesh: Any, shardings: Sequence[Any]) -> tuple[Any, Any]:
-        """The axes of the mesh over which entries and heads of the operands lie, or None."""
+        """Returns the mesh axes that shard entries and heads of the operands, or None."""
 
         def of(what: str) -> Any:
             extents, found = [], None
@@ -117,9 +117,9 @@ class Call(NamedTuple):
     def partition(
         self, compute: Callable[..., Any], mesh: Any, operands: Any, results: Any
     ) -> tuple[Any, ...]:
-        """For JAX: what a device computes, and how its operands and results lie."""
+        """Returns, for JAX, one device's computation, and the shardings of operands and results."""
         shardings = [x.sharding for x in operands]
-        if mesh.empty:  # nothing is known of the devices' order: everything everywhere
+        if mesh.empty:  # the devices' order is unknown: replicate everything
             given = next(sharding for sharding in shardings if sharding is not None)
             whole = given.get_replicated(given._device_assignment)
             shapes = [array.shape for array in self.results]
@@ -145,7 +145,7 @@ class Call(NamedTuple):
         return mesh, local, of_results, of_operands
 
     def inferred(self, mesh: Any, operands: Any, results: Any) -> tuple[Any, ...]:
-        """How the results lie, for JAX without Shardy."""
+        """Returns the shardings of the results, for JAX without Shardy."""
         found: tuple[Any, ...] = self.partition(lambda *_: (), mesh, operands, results)[2]
         return found
 
@@ -157,7 +157,7 @@ def _names(axes: Any) -> tuple[str, ...]:
 
 
 def in_shard_map() -> bool:
-    """Whether the arrays are a device's part already."""
+    """Returns whether the arrays are already a device's part."""
     mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
     return bool(getattr(mesh, "manual_axes", ()))
 
@@ -165,7 +165,7 @@ def in_shard_map() -> bool:
 def partitioned(
     operands: dict[str, Any], results: dict[str, Any], compute: Callable[..., Any]
 ) -> tuple[Any, ...]:
-    """compute(shapes of the results, *operands), of the arrays or of each device's part of them."""
+    """compute(shapes of the results, *operands), on the arrays or on each device's part of them."""
     call = Call.of(
         {name: x.shape for name, x in operands.items()},
         {name: x.shape for name, x in results.items()},

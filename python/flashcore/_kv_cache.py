@@ -1,9 +1,9 @@
-"""A cache of keys and values in pages, for many sequences that grow, fork and end.
+"""A paged cache of keys and values, for many sequences that grow, fork and end.
 
-A page holds page_size rows of every layer, so one table serves the whole model. Pages are handed
-out from a free list and counted: a fork shares all pages of its parent, and whoever writes into a
-shared page first gets a copy of it. Any free page will do for any sequence, so the cache never
-needs defragmenting.
+A page holds page_size rows of every layer, so one table serves the whole model. Pages come from a
+free list and have reference counts: a fork shares all pages of its parent, and a sequence that
+writes into a shared page first gets a copy of it. Every page can serve every sequence, so the cache
+never needs defragmenting.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ class _NumPy:
         return numpy.zeros(shape, dtype)
 
     def integers(self, values: Any) -> Any:
-        """From a NumPy array of int32."""
+        """Converts a NumPy array of int32."""
         return values
 
 
 class _Torch:
-    """PyTorch tensors of a device."""
+    """PyTorch tensors on a device."""
 
     def __init__(self, device: Any):
         try:
@@ -70,10 +70,10 @@ class _Sequence:
 class KVCache:
     """Keys and values of `layers` layers, `num_pages` pages of `page_size` rows.
 
-    k[layer] and v[layer] are [num_pages, Hkv, page_size, D]: NumPy arrays, or PyTorch tensors of
-    `device` where it is given ("cuda", "cuda:1", "cpu", a torch.device). New rows and queries are
-    of the same framework and device. dtype: one of that framework, or its name. `add` gives the
-    number of a sequence.
+    k[layer] and v[layer] are [num_pages, Hkv, page_size, D]: NumPy arrays, or PyTorch tensors on
+    `device` if it is given ("cuda", "cuda:1", "cpu", a torch.device). New rows and queries must be
+    of the same framework and device. dtype: a dtype of that framework, or its name. `add` returns
+    the number of a sequence.
 
     >>> cache = KVCache(64, 16, heads_kv=2, head_dim=32)
     >>> a = cache.add()
@@ -102,11 +102,11 @@ class KVCache:
         width = integer("head_dim", head_dim, 1, largest)
         width_v = width if head_dim_v is None else integer("head_dim_v", head_dim_v, 1, largest)
         shape = (self.layers, self.num_pages, heads, self.page_size)
-        # Zeros, so that the memory is there from the beginning.
+        # Zeroed, so that the memory is committed from the beginning.
         self._arrays = _NumPy() if device is None else _Torch(device)
         self.k = self._arrays.zeros((*shape, width), dtype)
         self.v = self._arrays.zeros((*shape, width_v), dtype)
-        # Lowest pages first.
+        # Pops the lowest pages first.
         self._free = list(range(self.num_pages - 1, -1, -1))
         self._owners = [0] * self.num_pages
         self._sequences: dict[int, _Sequence] = {}
@@ -117,27 +117,27 @@ class KVCache:
         return len(self._free)
 
     def __len__(self) -> int:
-        """Sequences in the cache."""
+        """Returns the number of sequences in the cache."""
         return len(self._sequences)
 
     def length(self, sequence: int) -> int:
-        """Rows of a sequence."""
+        """Returns the number of rows of a sequence."""
         return self._find(sequence).rows
 
     def pages(self, sequence: int) -> tuple[int, ...]:
-        """The pages of a sequence, in order."""
+        """Returns the pages of a sequence, in order."""
         return tuple(self._find(sequence).pages)
 
     def add(self) -> int:
-        """A new sequence, empty."""
+        """Adds a new, empty sequence and returns its number."""
         self._next += 1
         self._sequences[self._next] = _Sequence()
         return self._next
 
     def fork(self, sequence: int, rows: int | None = None) -> int:
-        """A new sequence with the first `rows` rows of another (default: all), which both share.
+        """Adds a sequence that shares the first `rows` rows of another (default: all of them).
 
-        No row is copied. Later rows of either are its own.
+        No row is copied. Rows added later to either sequence are its own.
         """
         parent = self._find(sequence)
         kept = parent.rows if rows is None else integer("rows", rows, 0, parent.rows)
@@ -150,7 +150,7 @@ class KVCache:
         return child
 
     def truncate(self, sequence: int, rows: int) -> None:
-        """Drops all but the first `rows` rows: drafts that were not accepted."""
+        """Drops all but the first `rows` rows, such as drafts that were rejected."""
         entry = self._find(sequence)
         entry.rows = integer("rows", rows, 0, entry.rows)
         kept = self._pages_for(entry.rows)
@@ -158,15 +158,15 @@ class KVCache:
         del entry.pages[kept:]
 
     def free(self, sequence: int) -> None:
-        """Ends a sequence; pages that no other shares are free again."""
+        """Ends a sequence, and frees the pages that no other sequence shares."""
         self._release(self._find(sequence).pages)
         del self._sequences[sequence]
 
     def extend(self, sequences: Sequence[int], rows: Sequence[int]) -> "Step":
-        """Makes room for new rows of some sequences, and counts them as theirs.
+        """Makes room for new rows of some sequences, and counts them as part of these.
 
-        Returns the step, whose `append` writes the rows, layer by layer, and whose `decode` attends
-        to them. Raises OutOfPagesError, and changes nothing, where the free pages are too few.
+        Returns the step: its `append` writes the rows, layer by layer, and its `decode` attends to
+        them. If there are too few free pages, raises OutOfPagesError and changes nothing.
         """
         if len(sequences) != len(rows):
             raise InvalidArgumentError(
@@ -177,7 +177,7 @@ class KVCache:
         entries = [self._find(sequence) for sequence in sequences]
         counts = [integer("rows", count, 0, 2**31 - 1) for count in rows]
         wanted = 0
-        # Of the owners of a shared page that grow here, the last to come needs no copy of its own.
+        # If all owners of a shared page grow here, the last one keeps it and needs no copy.
         owners: dict[int, int] = {}
         copies = []
         for entry, count in zip(entries, counts, strict=True):
@@ -230,11 +230,11 @@ class KVCache:
 
 
 class Step:
-    """Some sequences of a cache with new rows: their table and lengths, as the operators take them.
+    """Sequences of a cache with their new rows: table and lengths in the form of the operators.
 
-    It describes the sequences as they were after `extend`: use it before they change again.
+    It describes the sequences as of `extend`: use it before they change again.
     page_table [B, pages], seqlens_before, seqlens_new and seqlens_kv (their sum) [B] are int32, and
-    lie where the cache does.
+    are on the device of the cache.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Step:
 
         self._cache = cache
         columns = max((len(entry.pages) for entry in entries), default=0)
-        # Rounded up, so that few plans serve all steps. Past a sequence's pages nothing is read.
+        # Rounded up, so that few plans serve all steps. Columns past a sequence's pages are unused.
         columns = 1 << max(columns - 1, 0).bit_length()
         table = numpy.full((len(entries), columns), -1, numpy.int32)
         for row, entry in zip(table, entries, strict=True):
@@ -258,7 +258,7 @@ class Step:
     def append(self, k_new: Any, v_new: Any, *, layer: int = 0, q: Any = None, **rope: Any) -> Any:
         """Writes the new rows of a layer, [B, Hkv, Snew, D] or packed [total, Hkv, D].
 
-        `rope` and q are those of `flashcore.append`; returns q, rotated.
+        `rope` and q are as in `flashcore.append`; returns q, rotated.
         """
         lengths = self._lengths(k_new, "cu_seqlens_new", "seqlens_new")
         return append(
@@ -276,8 +276,8 @@ class Step:
     def decode(self, q: Any, *, layer: int = 0, k_new: Any = None, **options: Any) -> Any:
         """Attention of the new rows' queries, [B, Hq, Snew, D] or packed [total, Hq, D].
 
-        Causal unless said otherwise; `options` are those of `flashcore.decode`. With k_new and
-        v_new it writes the new rows first, in the same call.
+        Causal by default; `options` are the options of `flashcore.decode`. With k_new and v_new it
+        writes the new rows first, in the same call.
         """
         lengths = self._lengths(q, "cu_seqlens_q", "seqlens_q")
         if k_new is not None:

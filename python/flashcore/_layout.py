@@ -1,4 +1,4 @@
-"""What the library needs to know of an array: dtype, shape, strides, device."""
+"""The properties of an array that the library needs: dtype, shape, strides, device."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ._errors import ArgumentTypeError, InvalidArgumentError
 from ._library import CPU, CUDA, MAX_RANK, Tensor
 
-# Element types by the name that NumPy, ml_dtypes, JAX and CuPy give them; codes of flashcore.h.
+# Element types by their name in NumPy, ml_dtypes, JAX and CuPy; codes of flashcore.h.
 CODES = {
     "float32": 0,
     "float16": 1,
@@ -22,7 +22,7 @@ NAMES = {code: name for name, code in CODES.items()}
 F32 = CODES["float32"]
 CPU_DEVICE = (CPU, 0)
 
-# What an argument may be, as the library has it.
+# The dtypes that the library allows for each argument.
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
 _CACHES = (
     "page_table",
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
     def tensor(self) -> Tensor:
         rank = len(self.shape)
         padding = (0,) * (MAX_RANK - rank)
-        # Frameworks leave anything in the strides of an array without elements.
+        # Frameworks may put anything into the strides of an array without elements.
         stride = dense_strides(self.shape) if 0 in self.shape else self.stride
         return Tensor(self.dtype, rank, (*self.shape, *padding), (*stride, *padding))
 
@@ -110,7 +110,7 @@ def element_strides(
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Of a row-major array."""
+    """Returns the strides of a row-major array."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -119,15 +119,15 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def order_of(layout: Layout) -> tuple[int, ...]:
-    """The dimensions, outermost in memory first; the last one stays last."""
+    """Returns the dimensions, outermost in memory first; the last one stays last."""
     last = len(layout.shape) - 1
     return (*sorted(range(last), key=lambda d: (-abs(layout.stride[d]), d)), last)
 
 
 def like(q: Layout, shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a dense output whose dimensions lie in memory in the order of q's.
+    """Returns strides of a dense output whose dimensions have the memory order of q's.
 
-    So O of a transposed [B, S, H, D] buffer is one as well. Broadcast or row-major q: row-major.
+    So a transposed [B, S, H, D] buffer has a transposed O. Broadcast or row-major q: row-major.
     """
     if q.stride == dense_strides(q.shape) or 0 in q.stride:
         return dense_strides(shape)

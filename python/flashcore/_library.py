@@ -1,7 +1,7 @@
 """The shared library behind its C interface: loading it, its structs, its status codes.
 
-The library lies beside this file. FLASHCORE_LIBRARY names another one, for working on the library
-itself. The structs mirror flashcore.h; `struct_size` lets either side be older.
+The library lies beside this file; FLASHCORE_LIBRARY names another one, for working on the library
+itself. The structs mirror flashcore.h; thanks to `struct_size` either side may be older.
 """
 
 import ctypes
@@ -44,9 +44,9 @@ OPTIONAL_TENSORS = (
     "o_scale",
     "dropout_state",
 )
-# Those that the structs have in this order; the last two come later.
+# The structs have these in this order; the last two come later.
 _FIRST_TENSORS = OPTIONAL_TENSORS[:-2]
-# Of problems over caches, in the order of the structs, after those.
+# Tensors of problems over caches, which follow in the structs, in this order.
 CACHE_TENSORS = (
     "page_table",
     "kv_indptr",
@@ -231,7 +231,7 @@ def library_path() -> pathlib.Path:
     forced = os.environ.get("FLASHCORE_LIBRARY")
     if forced:
         return pathlib.Path(forced).resolve()
-    # An editable install has the library in another folder of the package than this file.
+    # In an editable install the library is in another folder of the package than this file.
     folders = [pathlib.Path(folder) for folder in sys.modules["flashcore"].__path__]
     found = [folder / "libflashcore.so" for folder in folders]
     return next((path for path in found if path.exists()), found[0])
@@ -246,7 +246,7 @@ def _load() -> ctypes.CDLL:
         )
     try:
         library = ctypes.CDLL(str(path))
-    except OSError as problem:  # names the file
+    except OSError as problem:  # the message names the file
         raise ImportError(
             f"flashcore: {problem}; wanted Linux on the processor that the wheel was built for, "
             "with a glibc no older than its builder's"
@@ -346,7 +346,7 @@ def _load() -> ctypes.CDLL:
 library = _load()
 
 
-# The library's words for what has another name in Python, outside of quotes.
+# Names of the library, outside of quotes, that differ in Python.
 _PYTHON_WORDS = {
     "f64": "float64",
     "f32": "float32",
@@ -366,13 +366,13 @@ _WORD = re.compile(rf"'[^']*'|(?<![./\w])({'|'.join(FORWARD_WORDS | BACKWARD_WOR
 
 
 def in_python(sentence: bytes | None, words: dict[str, str] = FORWARD_WORDS) -> str:
-    """A sentence of the library with the arguments and dtypes as Python has them."""
+    """Returns a message of the library with Python's names of arguments and dtypes."""
     text = (sentence or b"").decode(errors="replace")
     return _WORD.sub(lambda found: words.get(found[0], found[0]), text)
 
 
 def error(status: int, words: dict[str, str] = FORWARD_WORDS) -> Error:
-    """The exception for the calling thread's last call, which returned `status`, not 0."""
+    """Returns the exception for the calling thread's last call, which returned `status` != 0."""
     return BY_STATUS.get(status, InternalError)(in_python(library.flashcore_last_error(), words))
 
 
@@ -406,12 +406,12 @@ def new_plan_options() -> PlanOptions:
 
 
 def version() -> str:
-    """The version of the library, for example "0.1.0"."""
+    """Returns the version of the library, for example "0.1.0"."""
     return library.flashcore_version().decode()
 
 
 def build_info() -> dict[str, Any]:
-    """How the library was built: version, compiler, build type, CUDA targets, the CPU's target."""
+    """Returns the library's version, compiler, build type, CUDA targets and CPU target."""
     info = BuildInfo(struct_size=sizeof(BuildInfo))
     check(library.flashcore_build_info_get(info))
     texts = ("version", "compiler", "build_type", "cuda_targets", "cpu_target")
@@ -419,7 +419,7 @@ def build_info() -> dict[str, Any]:
 
 
 def devices() -> list[dict[str, Any]]:
-    """The devices that attention can run on; the CPU is always there and the first."""
+    """Returns the devices that attention can run on; the CPU is always there, and always first."""
     count = c_size_t()
     check(library.flashcore_device_count(count))
     found = []

@@ -1,4 +1,4 @@
-"""NumPy arrays, the extension types of ml_dtypes among them."""
+"""NumPy arrays, including the extension types of ml_dtypes."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -13,7 +13,7 @@ from ._plan import host_workspace
 
 
 def numpy_dtype(code: int) -> np.dtype:
-    """The dtype of a code; those that NumPy lacks are from ml_dtypes."""
+    """Returns the dtype of a code; dtypes that NumPy lacks come from ml_dtypes."""
     name = NAMES[code]
     try:
         return np.dtype(name)
@@ -30,7 +30,7 @@ def numpy_dtype(code: int) -> np.dtype:
 
 
 def dense(module: Any, layout: Layout, dtype: Any) -> Any:
-    """An uninitialised array of NumPy or CuPy with these strides; they are dense, in some order."""
+    """An uninitialised NumPy or CuPy array with these strides, which are dense in some order."""
     order = order_of(layout)
     array = module.empty([layout.shape[d] for d in order], dtype)
     return array.transpose(sorted(range(len(order)), key=order.__getitem__))

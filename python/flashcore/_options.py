@@ -1,4 +1,4 @@
-"""The options of a problem, checked where C would not notice: types, and numbers past C's range."""
+"""Checks options where C cannot: their types, and numbers outside of C's range."""
 
 import math
 import numbers
@@ -14,7 +14,7 @@ ALIGNMENTS = {"top_left": 0, "bottom_right": 1, "given": 2}
 
 
 class Options(NamedTuple):
-    """The keywords of `attention` that are no arrays, in the order of a plan's key."""
+    """The keywords of `attention` that are not arrays, in the order of a plan's key."""
 
     causal: Any
     softmax_scale: Any
@@ -37,7 +37,7 @@ class Options(NamedTuple):
     deterministic: Any
 
 
-# What others call it.
+# Names of options in other libraries.
 _SYNONYMS = {
     "attention_mask": "mask",
     "attn_mask": "mask",
@@ -51,8 +51,8 @@ _SYNONYMS = {
 
 
 def refuse_unknown(function: Callable[..., Any], unknown: dict[str, Any]) -> NoReturn:
-    """Names a keyword that a function has not, and the one that was meant."""
-    import difflib  # here, for an import of flashcore takes no time for it
+    """Raises for an unknown keyword, and suggests the one that was meant."""
+    import difflib  # imported here, so that importing flashcore stays fast
     import inspect
 
     known = [name for name in inspect.signature(function).parameters if name != "unknown"]
@@ -64,7 +64,7 @@ def refuse_unknown(function: Callable[..., Any], unknown: dict[str, Any]) -> NoR
 
 
 def refuse_array(argument: str, value: Any, wanted: str) -> None:
-    """A plan is found by its options, and the value of a tensor may change behind its back."""
+    """Refuses arrays: plans are cached by their options, and an array's value may change."""
     if hasattr(value, "__dlpack__"):
         raise wrong_type(argument, value, wanted)
 
@@ -75,7 +75,7 @@ def flag(argument: str, value: Any, wanted: str = "True or False") -> bool:
     if isinstance(value, numbers.Integral) and value in (0, 1):
         return bool(value)
     if type(value).__name__ in ("bool", "bool_") and getattr(value, "ndim", 1) == 0:
-        return bool(value)  # NumPy's
+        return bool(value)  # NumPy's bool
     raise wrong_type(argument, value, wanted)
 
 
@@ -101,7 +101,7 @@ def real(argument: str, value: Any) -> float:
     except (TypeError, ValueError):
         raise wrong_type(argument, value, "a number") from None
     except OverflowError:
-        number = math.inf  # the library says what it wants instead
+        number = math.inf  # the library will name the values that it wants
     return number
 
 
@@ -120,7 +120,7 @@ def window_of(value: Any) -> tuple[int, int]:
 
 
 def fill_problem(problem: Problem, options: Options) -> None:
-    """All but the tensors."""
+    """Fills in everything but the tensors."""
     largest = 2**63 - 1
     if options.softmax_scale is not None:
         problem.has_softmax_scale = 1

@@ -1,7 +1,7 @@
-"""Plans: a problem bound to a kernel, made once for each set of layouts and options, then kept.
+"""Plans: a problem bound to a kernel, made once per set of layouts and options, then cached.
 
-A run packs the pointers behind flashcore_arguments as bytes, so that threads share nothing, and
-costs one foreign call.
+A run packs the pointers of flashcore_arguments as bytes, so that threads share nothing, and costs
+one foreign call.
 """
 
 import struct
@@ -34,18 +34,18 @@ from ._library import (
 )
 from ._options import Options, fill_plan_options, fill_problem, flag
 
-# struct_size, q, k, v, o, lse, the optional tensors in the order of OPTIONAL_TENSORS but for O's
-# scale, with the dropout's seed and offset before the last: the beginning of flashcore_arguments,
-# all of it 8-byte members.
+# The beginning of flashcore_arguments, all of it 8-byte members: struct_size, q, k, v, o, lse, and
+# the optional tensors in the order of OPTIONAL_TENSORS without O's scale; dropout's seed and offset
+# come before the last one.
 _ARGUMENTS = struct.Struct("@21Q")
 ARGUMENTS_SIZE = _ARGUMENTS.size
 pack_arguments = _ARGUMENTS.pack
-# The same, no cache, O's scale, and where the largest values go: all of it.
+# All of it: the same, no cache, O's scale, and the largest values.
 _ALL_ARGUMENTS = struct.Struct("@31Q")
 ALL_ARGUMENTS_SIZE = _ALL_ARGUMENTS.size
 pack_all_arguments = _ALL_ARGUMENTS.pack
 NO_CACHE = (0,) * len(CACHE_TENSORS)
-# The same up to o; what lies past struct_size is absent.
+# The beginning up to o; members past struct_size are absent.
 _FOUR_POINTERS = struct.Struct("@5Q")
 FOUR_POINTERS_SIZE = _FOUR_POINTERS.size
 pack_four_pointers = _FOUR_POINTERS.pack
@@ -55,7 +55,7 @@ WORKSPACE_ALIGNMENT = 256
 
 
 class Request(NamedTuple):
-    """A call, described: the layouts of its arrays and its options."""
+    """The description of a call: the layouts of its arrays and its options."""
 
     q: Layout
     k: Layout
@@ -67,7 +67,7 @@ class Request(NamedTuple):
     out_lse: Layout | None
 
 
-# Called with every plan that is made: the problem in C, the request, whether it is a backward pass.
+# Called with every new plan: the problem in C, the request, and True for a backward pass.
 observers: list[Callable[[Problem, Request, bool], None]] = []
 
 
@@ -77,7 +77,7 @@ def announce(problem: Problem, request: Request, backward: bool = False) -> None
 
 
 class AnyPlan:
-    """A plan of the library, of a forward or a backward pass."""
+    """A plan of the library, forward or backward."""
 
     __slots__ = ("device", "handle", "kernel", "reason", "workspace_bytes")
 
@@ -94,14 +94,14 @@ class AnyPlan:
 
 
 class Plan(AnyPlan):
-    """Of a forward pass, and what its outputs look like."""
+    """A forward plan, and the layouts of its outputs."""
 
     __slots__ = ("amax", "like_q", "lse", "out")
 
     def __init__(self, request: Request):
         # No LSE without return_lse, no largest values without return_amax.
         problem, self.out, self.lse, self.amax = describe(request)
-        # Whether a new O is one more array of exactly q's layout.
+        # True if a new O has exactly q's layout.
         self.like_q = self.out == request.q
         options = new_plan_options()
         fill_plan_options(options, request.options, request.q.device)
@@ -121,7 +121,7 @@ def check_devices(q: Layout, others: dict[str, Layout | None]) -> None:
 
 
 def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout | None]:
-    """The problem in C, and the layouts of its outputs: O, LSE, and each of the largest values."""
+    """Returns the problem in C, and the layouts of its outputs: O, LSE, and the largest values."""
     q, k, v, options = request.q, request.k, request.v, request.options
     named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
     check_devices(q, named)
@@ -161,7 +161,7 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout |
 
 
 def verdicts(request: Request) -> list[dict[str, Any]]:
-    """Every kernel's verdict on a problem, best first."""
+    """Returns every kernel's verdict on a problem, best first."""
     problem, *_ = describe(request)
     options = new_plan_options()
     fill_plan_options(options, request.options, request.q.device)
@@ -180,7 +180,7 @@ def verdicts(request: Request) -> list[dict[str, Any]]:
 
 
 def explained(request: Request) -> list[dict[str, Any]]:
-    """The verdicts, and which kernel a call would run."""
+    """Returns the verdicts, and the kernel that a call would run."""
     found = verdicts(request)
     try:
         chosen = Plan(request).kernel
@@ -193,9 +193,9 @@ _AnyPlan = TypeVar("_AnyPlan", bound=AnyPlan)
 
 
 class Cache:
-    """The plans in use, by everything that they depend on. The oldest half goes when it is full.
+    """Caches plans by everything that they depend on. Drops the oldest half when it is full.
 
-    Freeing a plan is safe at any time: nothing that a run has queued on a GPU reads it.
+    Freeing a plan is safe at any time: work queued on a GPU does not read it.
     """
 
     def __init__(self, limit: int = 4096):
@@ -225,7 +225,7 @@ def aligned(address: int) -> int:
 
 
 def host_workspace(nbytes: int) -> tuple[Any, int]:
-    """Memory for a run on the CPU: its owner and its aligned address."""
+    """Allocates memory for a run on the CPU: returns its owner and its aligned address."""
     import numpy
 
     owner = numpy.empty(nbytes + WORKSPACE_ALIGNMENT, numpy.uint8)
@@ -239,7 +239,7 @@ def code_of_name(argument: str, name: Any) -> int:
 
 
 def names_of(extras: Sequence[Any]) -> list[tuple[str, Any]]:
-    """The optional arrays that are there, with their names."""
+    """Returns the optional arrays that are present, with their names."""
     return [
         (name, value)
         for name, value in zip(OPTIONAL_TENSORS, extras, strict=True)

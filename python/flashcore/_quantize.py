@@ -1,4 +1,4 @@
-"""fp8 tensors and their scales, as attention takes them."""
+"""Makes fp8 tensors and their scales in the form that attention takes."""
 
 from ctypes import byref, sizeof
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -19,11 +19,11 @@ from ._options import flag, integer, refuse_unknown
 from ._plan import check_devices
 
 _LARGEST = 2**31 - 1
-_COLUMNS = 128  # a transposed v has a multiple of so many
+_COLUMNS = 128  # columns of a transposed v are a multiple of this
 
 
 class Quantized(NamedTuple):
-    """What `quantize` returns: x is about `values * scale`, plus `mean`, if there is one."""
+    """The result of `quantize`: x is about `values * scale`, plus `mean` if there is one."""
 
     values: Any
     scale: Any
@@ -54,23 +54,23 @@ def quantize(
     threads: int = 0,
     **unknown: NoReturn,
 ) -> Quantized:
-    """An fp8 tensor and its scales, as `attention` takes them, of a q, k or v.
+    """Converts a q, k or v to fp8 values and scales in the form that `attention` takes.
 
-    docs/semantics.md says exactly what is computed ("Quantisation").
+    docs/semantics.md defines the result exactly ("Quantisation").
 
     Arguments
         x: [B, H, S, D], or packed [total, H, D] with cu_seqlens; float32, float16 or bfloat16.
         dtype: float8_e4m3fn or float8_e5m2.
-        scales: what has a scale of its own: the tensor, a batch entry, or a head of one.
-        block: None makes the scale of a q, [B|1, H|1]. A number makes that of a k or v,
-            [B|1, H|1, blocks], in which each block of so many rows has its own: 1 is a token, and 0
-            one block of all rows. It is `kv_scale_block` of `attention`.
-        smooth: subtract the mean of each channel over the rows first. Of a k this changes nothing
-            in the output of attention, but for sinks and softcap, and makes a smaller error where
+        scales: the unit that has its own scale: "tensor", a batch "entry", or a "head" of an entry.
+        block: None makes a scale for a q, [B|1, H|1]. A number makes scales for a k or v,
+            [B|1, H|1, blocks], one for each block of this many rows: 1 is one per token, and 0 one
+            block of all rows. It is the `kv_scale_block` of `attention`.
+        smooth: subtract the mean of each channel over the rows first. For a k this does not change
+            the output of attention, except with sinks or a softcap, and reduces the error if
             channels have an offset. LSE is less by softmax_scale * dot(q, mean).
         cu_seqlens: [B + 1], int32: where the rows of each entry begin.
         seqlens: [B], int32: rows in use; others become 0.
-        max_seqlen: packed: the most rows of an entry, as attention is told; 0: not known.
+        max_seqlen: packed: the most rows per entry, as in `attention`; 0: not known.
 
     Returns
         values, scale, and mean: [B, H, D], or None.
@@ -127,17 +127,17 @@ def quantize(
 
 
 def transpose_v(v: Any, *, columns: int = 0, threads: int = 0, **unknown: NoReturn) -> Any:
-    """An fp8 v as `attention` takes it with v_transposed.
+    """Transposes an fp8 v for `attention` with v_transposed.
 
     docs/semantics.md has the layout ("V stored transposed").
 
     Arguments
         v: [B, H, S, D], float8_e4m3fn or float8_e5m2.
-        columns: of the result, a multiple of 128 and at least S, for a cache that grows; 0: as few
-            as that allows.
+        columns: columns of the result, a multiple of 128 and at least S, for a cache that grows; 0:
+            as few as possible.
 
     Returns
-        [B, H, D, columns], dtype of v. Columns that belong to no row are 0.
+        [B, H, D, columns], dtype of v. Columns without a row are 0.
     """
     if unknown:
         refuse_unknown(transpose_v, unknown)

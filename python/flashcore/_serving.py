@@ -1,6 +1,6 @@
 """Serving: attention over caches, merge of two results, and append to a cache.
 
-These calls take the arrays of one framework, as `attention` does, and run where those lie.
+These calls take the arrays of one framework, like `attention`, and run on their device.
 """
 
 from collections.abc import Hashable
@@ -30,12 +30,12 @@ from ._library import (
 from ._options import Options, fill_plan_options, flag, integer, real, refuse_unknown
 from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
-# Sentences of the library name what Python calls by another name.
+# Names in the library's messages that differ in Python.
 _WORDS = {"o": "out", "lse": "out_lse", "q_out": "q"}
 
 
 class _CachePlan(AnyPlan):
-    """Of attention over a cache."""
+    """A plan of attention over a cache."""
 
     __slots__ = ("amax", "lse", "out")
 
@@ -62,7 +62,7 @@ def _addresses(struct: Any, backend: Backend, arrays: dict[str, Any]) -> Any:
 
 
 class _Append:
-    """What append is called with, from the keywords of a call."""
+    """The arguments of append, from the keywords of a call."""
 
     def __init__(self, backend: Backend, given: dict[str, Any]):
         arrays = {name: given[name] for name in APPEND_TENSORS if name in given}
@@ -104,12 +104,12 @@ class _Append:
         self.seqlens_after: Any = None
 
     def has_rows_of(self, q: Any) -> bool:
-        """Whether q has one query for each new row."""
+        """Returns whether q has one query for each new row."""
         rows = -2 if len(self.first.shape) == 4 else 0
         return bool(q.shape[rows] == self.first.shape[rows])
 
 
-# What `decode` takes only with new rows, and its value without.
+# Arguments that `decode` takes only with new rows, and their defaults.
 _OF_NEW_ROWS = {
     "seqlens_new": None,
     "rope_cos": None,
@@ -128,7 +128,7 @@ def _refuse_without_new_rows(given: dict[str, Any]) -> None:
 
 
 def _step_of(backend: Backend, given: dict[str, Any]) -> _Append:
-    """The append of `decode`, and the lengths that its attention has."""
+    """Returns the append of `decode`; it has the lengths for the attention that follows."""
     for name in ("k_new", "v_new", "seqlens_kv"):
         if given[name] is None:
             raise InvalidArgumentError(
@@ -199,34 +199,34 @@ def decode(
     batch_invariant: bool = False,
     **unknown: NoReturn,
 ) -> Any:
-    """Attention of a few queries, or of many, over keys and values in a cache.
+    """Attention of few or many queries over keys and values in a cache.
 
-    One query a sequence is decode, a few are speculative decoding, more are a chunk of a prompt.
-    docs/semantics.md says exactly what is computed ("Caches"). What `attention` has means the same
-    here, but causal is on, which changes nothing for one query.
+    One query per sequence is decode, a few are speculative decoding, more are a chunk of a prompt.
+    docs/semantics.md defines the result exactly ("Caches"). Arguments of `attention` mean the same
+    here, except that causal is the default, which changes nothing for one query.
 
     Arguments
         q: [B, Hq, Sq, Dqk]; with cu_seqlens_q and pages [total_q, Hq, Dqk].
         k_cache, v_cache: [num_pages, Hkv, page_size, D] with pages, otherwise [B, Hkv, Skv, D], or
-            [rows, Hkv, Skv, D] with cache_batch_idx. dtype of q, or fp8. A cache that lies as
-            [num_pages, page_size, Hkv, D] is a transposed view of that.
-        seqlens_kv: [B], int32: rows of the cache in use, with those of the queries' own keys.
+            [rows, Hkv, Skv, D] with cache_batch_idx. dtype of q, or fp8. A cache in the layout
+            [num_pages, page_size, Hkv, D] is passed as a transposed view.
+        seqlens_kv: [B], int32: rows of the cache in use, including the queries' own keys.
         page_table: [B, max_pages], int32: the pages of each sequence, in order.
-        kv_indptr, kv_indices, kv_last_page_len: the same as one list: pages of sequence b are
+        kv_indptr, kv_indices, kv_last_page_len: instead, one list: the pages of sequence b are
             kv_indices[kv_indptr[b] : kv_indptr[b + 1]], the last with kv_last_page_len[b] rows.
-        cache_batch_idx: [B], int32: the row of the cache that each sequence has.
+        cache_batch_idx: [B], int32: the cache row of each sequence.
         cache_leftpad: [B], int32: rows of the cache before the first key.
-        page_status: [1], int32: becomes 1 when an index of a page was out of range and was
-            clamped. Without it that is an error on the CPU.
+        page_status: [1], int32: set to 1 when a page index was out of range and was clamped.
+            Without it, such an index is an error on the CPU.
         tree_mask: [B|1, Sq, words], packed [total_q, words], int32: bits of a speculative tree. Bit
-            t of a query's words says whether it sees key offset + t; with as many new keys as
-            queries, that of query t.
-        k_scale, v_scale: [num_pages|1, Hkv|1, blocks|1] (B without pages), float32, of fp8 caches.
+            t of a query's words is set if the query sees key offset + t; with as many new keys as
+            queries, this is the key of query t.
+        k_scale, v_scale: [num_pages|1, Hkv|1, blocks|1] (B without pages), float32, for fp8 caches.
         v_transposed: v_cache is [B, Hkv, Dv, columns], fp8, as `transpose_v` makes it.
-        max_seqlen_kv: the most rows of a sequence; 0: all that the table has room for.
-        k_new, v_new: new rows, written behind the others before the queries attend to them, as
-            `append` does. seqlens_kv counts the rows before then, and seqlens_new the new rows in
-            use. Packed queries have as many packed new rows. On an error nothing is written.
+        max_seqlen_kv: the most rows per sequence; 0: all that the table has room for.
+        k_new, v_new: new rows, appended before the queries attend to them, as by `append`.
+            seqlens_kv then counts the rows before them, and seqlens_new the new rows in use. Packed
+            queries have as many packed new rows. On an error nothing is written.
         rope_cos ... interleaved: with k_new, the rotation of the new keys and of q, as in `append`.
 
     Returns and raises what `attention` does.
@@ -330,13 +330,13 @@ def merge(
     threads: int = 0,
     **unknown: NoReturn,
 ) -> tuple[Any, Any]:
-    """O and LSE of attention over two sets of keys, from those over each.
+    """Merges attention over two disjoint sets of keys: O and LSE over all keys.
 
     Arguments
         o_a, o_b: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv]; float32, float16 or bfloat16.
         lse_a, lse_b: [B, Hq, Sq], or packed [total_q, Hq]; float32.
-        out_dtype: that of o_a, the default, or float32.
-        out, out_lse: where to put the results: new arrays, or the inputs themselves.
+        out_dtype: dtype of o_a, the default, or float32.
+        out, out_lse: arrays to write the results to: new arrays, or the inputs themselves.
     """
     if unknown:
         refuse_unknown(merge, unknown)
@@ -394,17 +394,17 @@ def append(
     threads: int = 0,
     **unknown: NoReturn,
 ) -> Any:
-    """Writes new keys and values behind those of a cache, rotated by RoPE if asked.
+    """Appends new keys and values to a cache, with an optional rotation (RoPE).
 
-    docs/semantics.md says exactly what is computed ("Append").
+    docs/semantics.md defines the result exactly ("Append").
 
     Arguments
         k_new, v_new: [B, Hkv, Snew, D], or packed [total, Hkv, D] with cu_seqlens_new and pages.
         k_cache, v_cache: as in `decode`; dtype of k_new, or fp8. They are written.
         v_transposed: v_cache is [B, Hkv, Dv, columns], as in `decode`.
-        seqlens_kv: [B], int32: rows in use before; it is not changed.
-        seqlens_new: [B], int32: new rows in use, of Snew.
-        rope_cos, rope_sin: [positions, R / 2], float32; or rope_base, with the angle
+        seqlens_kv: [B], int32: rows in use before the call; it is not changed.
+        seqlens_new: [B], int32: new rows in use, at most Snew.
+        rope_cos, rope_sin: [positions, R / 2], float32; or rope_base, for the angle
             position * rope_scale * rope_base ** (-2 n / rotary_dim) of pair n.
         interleaved: pairs are (2n, 2n + 1), instead of (n, n + R / 2).
         q: [B, Hq, Snew, Dqk], or packed: queries at the positions of the new keys.

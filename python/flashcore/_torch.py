@@ -1,4 +1,4 @@
-"""PyTorch tensors: what a call reads of them, and makes. _torch_operator.py has the call."""
+"""PyTorch tensors: the properties that a call reads, and new tensors. See _torch_operator.py."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -20,7 +20,7 @@ def _current_stream(index: int) -> int:
     return torch.cuda.current_stream(index).cuda_stream
 
 
-# The same without making an object each call; PyTorch's own generated code uses it.
+# Avoids creating an object per call; PyTorch's own generated code uses it.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 _increment_version = getattr(torch.autograd.graph, "increment_version", lambda _: None)
 _empty_strided = torch.empty_strided
@@ -36,18 +36,18 @@ def refuse_nested(argument: str, array: torch.Tensor) -> None:
 
 
 def is_recorded(device: torch.device) -> bool:
-    """Whether the call is compiled or captured for later runs: no value can be looked at now."""
+    """Returns whether the call is compiled or captured: values are not available now."""
     return torch.compiler.is_compiling() or (
         device.type == "cuda" and torch.cuda.is_current_stream_capturing()
     )
 
 
 def draw_dropout(device: torch.device) -> dict[str, Any]:
-    """Seed or state for dropout on a device: torch.manual_seed repeats it.
+    """Returns a seed or state for dropout on a device; torch.manual_seed makes it repeatable.
 
-    The keywords of `attention`. The seed is from PyTorch's CPU generator. Under torch.compile, and
-    while a CUDA graph is captured, it is a tensor instead, from the device's: each run and each
-    replay draws another.
+    The result is a dict of `attention`'s keywords. The seed is drawn from PyTorch's CPU generator.
+    Under torch.compile, and while a CUDA graph is captured, it is a tensor from the device's
+    generator instead: each run and each replay draws another one.
     """
     if is_recorded(device):
         return {"dropout_state": torch.randint(2**63 - 1, (2,), device=device)}
@@ -55,7 +55,7 @@ def draw_dropout(device: torch.device) -> dict[str, Any]:
 
 
 def in_transform() -> bool:
-    """Whether a transform of torch.func (vmap, grad, functionalize) is at work in this thread."""
+    """Returns whether a torch.func transform (vmap, grad, functionalize) is active here."""
     return torch._C._are_functorch_transforms_active()
 
 
@@ -89,7 +89,7 @@ class TorchTensors(Backend):
             (kind, array.device.index or 0),
         )
 
-    pointer: Any = staticmethod(torch.Tensor.data_ptr)  # a call of it is no frame of Python
+    pointer: Any = staticmethod(torch.Tensor.data_ptr)  # calling it makes no Python frame
 
     def dtype(self, argument: str, dtype: Any) -> int:
         if isinstance(dtype, torch.dtype):
@@ -122,7 +122,7 @@ class TorchTensors(Backend):
     def plan(
         self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
     ) -> Plan:
-        """Most calls have a flat key, which costs less Python."""
+        """A flat key for most calls costs less Python."""
         if extras is not None or outputs is not None:
             return super().plan(q, k, v, extras, options, outputs)
         try:
@@ -143,7 +143,7 @@ class TorchTensors(Backend):
                 options,
             )
             plan = cache.get(key)
-        except (TypeError, RuntimeError):  # says what is wrong
+        except (TypeError, RuntimeError):  # raises with the reason
             return super().plan(q, k, v, extras, options, outputs)
         if plan is None:
             plan = cache.put(key, Plan(self.request(q, k, v, extras, options, outputs)))

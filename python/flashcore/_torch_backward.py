@@ -1,7 +1,7 @@
 """PyTorch's derivative of the operator: a second operator, torch.ops.flashcore.attention_backward.
 
 It returns six gradients: of q, k, v, the bias, the sinks and the slopes. The last three are empty
-where they are not asked for.
+if they are not requested.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ def differentiate(ctx: Any, d_out: Any, d_lse: Any, *_: Any) -> tuple[Any, ...]:
     if d_out is None:
         d_out = torch.zeros_like(saved[0])
     needed = [ctx.needs_input_grad[place] for place in _BELONGS_TO]
-    # The derivatives of torch.func are made to be differentiated again.
+    # Derivatives inside of torch.func can be differentiated again.
     again = torch.is_grad_enabled() and in_transform()
     call = _DifferentiatedOnce.apply if again else torch.ops.flashcore.attention_backward
     gradients = call(d_out, d_lse, *saved, *ctx.scalars, *needed[3:])
@@ -78,7 +78,7 @@ class Differentiated(torch.autograd.Function):
 
 
 class _DifferentiatedOnce(torch.autograd.Function):
-    """Likewise of the gradients, which have no derivative."""
+    """The backward operator for these transforms; it has no derivative."""
 
     @staticmethod
     def forward(*arguments: Any) -> Any:
@@ -86,7 +86,7 @@ class _DifferentiatedOnce(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing is saved."""
+        """Saves nothing."""
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
@@ -98,13 +98,13 @@ class _DifferentiatedOnce(torch.autograd.Function):
 
 
 def _readable(x: torch.Tensor) -> torch.Tensor:
-    """A gradient that autograd made: of a sum, for instance, it has no strides at all."""
+    """Makes a gradient from autograd readable: a sum's gradient, for instance, has stride 0."""
     x = x.resolve_neg()
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
 
 def _parts_of(rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tuple[bool, ...]]:
-    """Of the operator's arguments from q on: tensors, options, and which gradients are asked."""
+    """Splits the operator's arguments from q on: tensors, options, requested gradients."""
     tensors, scalars = rest[: len(TENSORS)], rest[len(TENSORS) :]
     return tensors, options_of(scalars[:OPTIONS_COUNT]), scalars[OPTIONS_COUNT:]
 
@@ -151,7 +151,7 @@ for _key in ("CPU", "CUDA"):
     library.impl("attention_backward", _backward, _key)
 torch.library.register_fake("flashcore::attention_backward", _backward_fake, lib=library)
 torch.library.register_autograd("flashcore::attention_backward", _refuse, lib=library)
-if hasattr(torch.library, "register_vmap"):  # before, PyTorch maps it in a loop
+if hasattr(torch.library, "register_vmap"):  # before that, PyTorch maps it in a loop
     torch.library.register_vmap(
         "flashcore::attention_backward", backward_batching_rule, lib=library
     )

@@ -9,9 +9,9 @@ from ._errors import InvalidArgumentError, UnsupportedError
 
 
 def _packed(argument: str, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The values [total, H, D], and where each entry begins [B + 1], without a copy of the values.
+    """Returns the values [total, H, D] and the entries' starts [B + 1], without copying values.
 
-    A jagged [B, S, H, D] seen as [B, H, S, D], which is what PyTorch wants as well.
+    x is a jagged [B, S, H, D] viewed as [B, H, S, D], as PyTorch's own call wants it, too.
     """
     is_jagged = x.is_nested and x.layout is torch.jagged and x.dim() == 4
     if not is_jagged or x._ragged_idx != 2 or x.lengths() is not None:
@@ -31,13 +31,13 @@ def jagged_attention(
     is_causal: bool,
     scale: float | None,
 ) -> torch.Tensor:
-    """The result is jagged as query is."""
+    """The result is jagged like query."""
     if attn_mask is not None:
         raise UnsupportedError("attn_mask: is given with nested tensors, wanted None")
     q, starts_q = _packed("query", query)
     k, starts_kv = _packed("key", key)
     v, starts_v = _packed("value", value)
-    # Tensors that were made with the same offsets need no look at them, for which a GPU would wait.
+    # Tensors made with the same offsets need no comparison, for which a GPU would have to wait.
     if value.offsets() is not key.offsets() and not torch.equal(starts_kv, starts_v):
         raise InvalidArgumentError("value: has other lengths than key, wanted the same")
     out: Any = attention(

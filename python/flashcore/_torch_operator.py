@@ -1,7 +1,7 @@
-"""PyTorch's two ways to a call: straight to the library, and by the registered operator.
+"""The two paths of a PyTorch call: directly to the library, or by the registered operator.
 
-An eager call goes straight there. Where PyTorch has to see the call (torch.compile, autograd, fake
-and meta tensors, tensor subclasses, dispatch modes) it goes through torch.ops.flashcore.attention,
+An eager call takes the direct path. If PyTorch must see the call (torch.compile, autograd, fake and
+meta tensors, tensor subclasses, dispatch modes), it goes through torch.ops.flashcore.attention,
 which ends in the same direct call.
 """
 
@@ -32,7 +32,7 @@ from ._torch_schema import (
 )
 from ._torch_vmap import batching_rule
 
-# Types that are nothing but a torch.Tensor.
+# Types that behave exactly like torch.Tensor.
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 if hasattr(torch.nn, "Buffer"):
     PLAIN.add(torch.nn.Buffer)
@@ -45,7 +45,7 @@ _is_grad_enabled = torch.is_grad_enabled
 
 
 def _drawn(q: Any, extras: Extras, offset: Any) -> tuple[Extras, Pair]:
-    """The optional tensors and the dropout of a call that names no seed."""
+    """Returns the optional tensors and the dropout of a call without a seed."""
     if offset != 0:
         raise InvalidArgumentError(
             f"dropout_offset: is {offset!r}, wanted 0 without dropout_seed: both are drawn"
@@ -91,7 +91,7 @@ class TorchBackend(TorchTensors):
             plan = self.plan(q, k, v, extras, options, outputs)
             return self.run(plan, q, k, v, extras, dropout, outputs)
         except (Error, RuntimeError):
-            # Meta tensors and those of a transform look like others but have no memory.
+            # Meta tensors and tensors of a transform look like others but have no memory.
             if outputs is not None or not (q.is_meta or in_transform()):
                 raise
         return self._by_operator(q, k, v, extras, options, dropout, outputs)
@@ -113,7 +113,7 @@ class TorchBackend(TorchTensors):
         return super().backward(call)
 
     def _check_derivatives(self, arrays: Sequence[Any]) -> None:
-        """Refuses what PyTorch would take and then leave the derivative out of."""
+        """Refuses forward-mode gradients, which PyTorch would accept and then ignore."""
         if forward_ad._current_level >= 0 and any(
             x is not None and forward_ad.unpack_dual(x).tangent is not None for x in arrays
         ):
@@ -156,8 +156,8 @@ class TorchBackend(TorchTensors):
         if dropout is not None:  # the one optional array that is a tensor only here
             arrays = (*arrays[:-1], torch.tensor([signed(word) for word in seeds(dropout)]))
         scalars = scalars_of(options, out_dtype, named.return_lse or needs_grad)
-        # The operator's own derivative does not take part in the transforms of torch.func. Where
-        # torch.compile traces one of those, PyTorch refuses the operator.
+        # The operator's own derivative does not work inside of torch.func's transforms. If
+        # torch.compile traces such a transform, PyTorch refuses the operator.
         in_func_grad = not _is_compiling() and needs_grad and in_transform()
         call = Differentiated.apply if in_func_grad else _operator
         out, lse, *largest = call(*arrays, *scalars)
@@ -169,9 +169,9 @@ class TorchBackend(TorchTensors):
 
 backend = TorchBackend()
 
-# Returns O, LSE, which is empty without return_lse, and the largest values, which are empty without
-# return_amax. The state of dropout is an input, so that
-# whoever runs the operator again, as activation checkpointing does, has the same mask.
+# Returns O, LSE (empty without return_lse) and the largest values (empty without return_amax). The
+# state of dropout is an input, so that a second run of the operator, as in activation
+# checkpointing, has the same mask.
 library.define(
     f"attention({TENSORS_SCHEMA}, {OPTIONS_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
     tags=TAGS,
@@ -208,7 +208,7 @@ def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, .
 for _key in ("CPU", "CUDA"):
     library.impl("attention", _attention, _key)
 torch.library.register_fake("flashcore::attention", _attention_fake, lib=library)
-if hasattr(torch.library, "register_vmap"):  # before, PyTorch maps it in a loop
+if hasattr(torch.library, "register_vmap"):  # before that, PyTorch maps it in a loop
     torch.library.register_vmap("flashcore::attention", batching_rule, lib=library)
 torch.library.register_autograd(
     "flashcore::attention", differentiate, setup_context=save_for_backward, lib=library

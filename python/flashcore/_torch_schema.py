@@ -1,4 +1,4 @@
-"""The arguments of PyTorch's operators, forward and backward: their order, and what they mean."""
+"""The arguments of PyTorch's operators, forward and backward: their order and meaning."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ _OUT_DTYPE = Options._fields.index("out_dtype")  # return_lse is next
 def scalars_of(
     options: tuple[Any, ...], out_dtype: Any = None, return_lse: bool = True
 ) -> tuple[Any, ...]:
-    """With this dtype and LSE. By place: torch.compile does not know _replace in PyTorch 2.4."""
+    """Scalars with this dtype and LSE. By index: torch.compile lacks _replace in PyTorch 2.4."""
     window = options[_WINDOW]
     left, right = (-1, -1) if window is None else window
     return (
@@ -58,16 +58,16 @@ def signed(word: int) -> int:
 def state_of(
     state: torch.Tensor | None, options: Options
 ) -> tuple[torch.Tensor | None, tuple[int, int] | None]:
-    """The state of dropout as a tensor of the device, or as numbers, which every kernel takes."""
+    """Returns dropout's state as a device tensor, or as numbers, which every kernel takes."""
     if state is None or options.dropout_p == 0:
         return None, None
     if state.device.type != "cpu" or state.dtype is not torch.int64 or state.shape != (2,):
-        return state, None  # the library reads it, or says what is wrong
+        return state, None  # the library reads it, or reports what is wrong
     seed, offset = state.tolist()
     return None, (seed % 2**64, offset % 2**64)
 
 
 def empty_like(x: torch.Tensor, shape: Any, dtype: torch.dtype) -> torch.Tensor:
-    """As the library makes outputs: dense, in memory in the order of x."""
+    """Allocates an output like the library does: dense, in the memory order of x."""
     layout = Layout(0, tuple(x.shape), tuple(x.stride()), CPU_DEVICE)
     return torch.empty_strided(shape, strides_like(layout, shape), dtype=dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""torch.vmap of the operator: the mapped dimension joins the batch, so that it stays one call."""
+"""torch.vmap of the operator: the mapped dimension joins the batch, so one call does it all."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from ._errors import UnsupportedError
 from ._library import OPTIONAL_TENSORS
 
 _WITHOUT_BATCH = ("sinks", "cu_seqlens_q", "cu_seqlens_kv", "dropout_state")
-_LENGTHS = ("seqlens_q", "seqlens_kv", "causal_offsets")  # their batch is never 1 for all
-_DROPOUT_P = len(OPTIONAL_TENSORS) + 7  # its place behind q, k and v
+_LENGTHS = ("seqlens_q", "seqlens_kv", "causal_offsets")  # their batch dimension never broadcasts
+_DROPOUT_P = len(OPTIONAL_TENSORS) + 7  # its index after q, k and v
 
 
 def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
-    """For torch.library.register_vmap: the outputs, and where the mapped dimension is in them.
+    """Implements torch.library.register_vmap: returns the outputs, and their mapped dimension.
 
-    Nothing is computed twice, but a tensor that is not mapped is repeated where its batch is not 1.
+    Nothing is computed twice, but an unmapped tensor is repeated unless its batch is 1.
     """
     size = info.batch_size
     tensors = [
@@ -29,7 +29,7 @@ def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> t
     batch = tensors[0].shape[is_mapped[0]]
 
     def joined(x: torch.Tensor, mapped: bool) -> torch.Tensor:
-        """[size, B, ...], or [B, ...] for all, as [size * B, ...]."""
+        """Returns [size, B, ...], or an unmapped [B, ...], as [size * B, ...]."""
         return (x if mapped else x.expand(size, *x.shape)).flatten(0, 1)
 
     for i in range(3):
@@ -59,9 +59,9 @@ def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> t
 def backward_batching_rule(
     info: Any, dims: tuple[int | None, ...], *arguments: Any
 ) -> tuple[Any, Any]:
-    """The same for the backward operator: one call per mapped entry.
+    """The batching rule of the backward operator: one call per mapped entry.
 
-    A gradient of an entry is a sum over the entry's batch alone, which a joined batch has not.
+    A gradient may be a sum over its entry's own batch, which a joined batch does not have.
     """
     entries = [
         torch.ops.flashcore.attention_backward(

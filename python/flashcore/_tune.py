@@ -1,6 +1,6 @@
-"""Tuning around a program's own run: what it plans is recorded, and tuned when it is done.
+"""Tuning by running a program: records the problems that it plans, and tunes them at the end.
 
-The measuring is done by the `flashcore` command, so that a program needs no copy of it.
+The `flashcore` command does the measuring, so that the package needs no copy of it.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from ._library import Problem, library, version
 from ._plan import Request, cache, observers
 
 _TOP_LEFT, _BOTTOM_RIGHT = 0, 1
-_SHORT = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")  # by the library's code
-# What a case of `flashcore tune` has no word for.
+_SHORT = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")  # by the library's dtype code
+# Properties that a case of `flashcore tune` cannot express.
 _NOT_RECORDED = (
     "q_scale",
     "k_scale",
@@ -40,14 +40,14 @@ _NOT_RECORDED = (
 
 
 class Tuning:
-    """What a `tune` block recorded and measured."""
+    """The recorded problems and the measurements of a `tune` block."""
 
     def __init__(self) -> None:
         self.cases: list[
             dict[str, Any]
         ] = []  #: The problems, as cases of `flashcore tune --cases`.
-        self.skipped: Counter[str] = Counter()  #: Problems that cannot be a case, by the reason.
-        self.reports: list[dict[str, Any]] = []  #: What the command said, one for each device.
+        self.skipped: Counter[str] = Counter()  #: Problems that cannot be cases, by reason.
+        self.reports: list[dict[str, Any]] = []  #: The command's output, one per device.
         self._groups: dict[tuple[str, int, bool], list[dict[str, Any]]] = {}
         self._seen: set[str] = set()
 
@@ -86,18 +86,18 @@ def tune(
     >>> with flashcore.tune(seconds=60):
     ...     model(batch)
 
-    Each problem's fastest kernel and config go to a table, by measurement; plans made from then on
-    go by it, in this process and later ones (docs/tuning.md). After an exception nothing is tuned.
+    Each problem's fastest kernel and config are measured and go into a table, which later plans
+    use, in this process and later ones (docs/tuning.md). After an exception nothing is tuned.
 
     Arguments
-        seconds: end after so many on a device, without the problem that is not done; 0: no limit.
-        out: the table; default where FLASHCORE_TUNING says, or the user's cache folder.
+        seconds: time limit per device; an unfinished problem is dropped; 0: no limit.
+        out: the table; default: the path in FLASHCORE_TUNING, or the user's cache folder.
         cases: write the problems to this file for `flashcore tune --cases`, and tune nothing.
         command: the `flashcore` command; default FLASHCORE_COMMAND, or the one on PATH.
 
     Yields
-        a Tuning: its `cases`, `skipped` (what no case can say, and why) and, after the block,
-        `reports`.
+        a Tuning: its `cases`, `skipped` (problems that no case can express, and why) and, after
+        the block, `reports`.
     """
     if not seconds >= 0:
         raise InvalidArgumentError(f"seconds: is {seconds}, wanted 0 or more")
@@ -107,7 +107,7 @@ def tune(
                 raise InvalidArgumentError(f"{name}: is given with cases, wanted one of them")
     program = _command(command) if cases is None else ""
     tuning = Tuning()
-    cache.clear()  # every problem is planned anew, so that it is seen
+    cache.clear()  # plans every problem again, so that it is seen
     observers.append(tuning._observe)
     try:
         yield tuning
@@ -123,7 +123,7 @@ def tune(
 
 
 def _case(problem: Problem) -> dict[str, Any] | str:
-    """A problem as a case, or why it is none."""
+    """Returns a problem as a case, or the reason why it cannot be one."""
     q, k, v = problem.q, problem.k, problem.v
     for name in _NOT_RECORDED:
         if getattr(problem, name).rank:
@@ -148,7 +148,7 @@ def _case(problem: Problem) -> dict[str, Any] | str:
             mean = -(-tensor.shape[0] // batch)
             case[f"seqlen_{side}"] = mean
             longest = getattr(problem, f"max_seqlen_{side}")
-            # Entries of a case are equally long, which no declared length may be below.
+            # A case's entries have equal lengths, and a declared maximum may not be below them.
             case[f"max_seqlen_{side}"] = max(longest, mean) if longest else mean * batch
     else:
         case |= {"batch": q.shape[0], "head_dim": q.shape[3], "seqlen_q": q.shape[2]}
@@ -225,7 +225,7 @@ def _run(
         words += ["--threads", str(threads), "--seconds", str(seconds)]
         words += [] if out is None else ["--out", os.fspath(out)]
         words += [] if deterministic else ["--any-order"]
-        # The command's own progress is for whoever waits.
+        # stderr is not captured: it shows the command's progress.
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         try:

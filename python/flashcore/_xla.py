@@ -1,6 +1,6 @@
-"""XLA's foreign function interface, as much of it as a handler in Python needs, with ctypes.
+"""The part of XLA's foreign function interface that a Python handler needs, with ctypes.
 
-The structs are those of xla/ffi/api/c_api.h; each says its size in front.
+The structs are those of xla/ffi/api/c_api.h; each begins with its size.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ from typing import Any
 
 from ._errors import InternalError, UnsupportedError
 
-# XLA_FFI_DataType, to the dtype's name.
+# Maps XLA_FFI_DataType to the dtype's name.
 DTYPES = {
     1: "bool",
     4: "int32",
@@ -23,7 +23,7 @@ DTYPES = {
     20: "float8_e4m3fn",
 }
 _METADATA_EXTENSION = 1
-ALIGNMENT = 16  # the most that an allocation may ask for
+ALIGNMENT = 16  # the largest alignment that an allocation may ask for
 _HEAD = (("struct_size", c_size_t), ("extension", c_void_p))
 _FUNCTIONS = """
 error_create error_get_message error_destroy handler_register stream_get
@@ -168,8 +168,8 @@ class _ErrorDestroy(Structure):
 
 
 def _call_of(api: Any, function: str, arguments: Structure) -> int | None:
-    """Calls one of XLA's functions; the error that it returns, or None."""
-    # Where the last member ends; the structs of XLA are counted without the padding after it.
+    """Calls one of XLA's functions; returns its error, or None."""
+    # The end of the last member: XLA's struct sizes do not include padding after it.
     name, kind = arguments._fields_[-1][:2]
     arguments.struct_size = getattr(type(arguments), name).offset + ctypes.sizeof(kind)
     found: int | None = _call(getattr(api.contents, function))(ctypes.addressof(arguments))
@@ -188,7 +188,7 @@ def ask(api: Any, function: str, arguments: Structure, what: str) -> None:
 
 
 def asked(frame: Any) -> str:
-    """The call's one attribute."""
+    """Returns the call's only attribute."""
     attributes = frame.attributes
     for i in range(attributes.size):
         if attributes.names[i].contents.decode() == "asked":
@@ -197,7 +197,7 @@ def asked(frame: Any) -> str:
 
 
 def _check_version(frame: Any) -> None:
-    """The interface is of version 0: it may change. What is read here says its own size."""
+    """The interface has version 0, so it may change. The sizes of the structs read are checked."""
     sizes = [
         frame.arguments.struct_size == ctypes.sizeof(_Buffers),
         frame.results.struct_size == ctypes.sizeof(_Buffers),
@@ -214,7 +214,7 @@ def _check_version(frame: Any) -> None:
 
 
 def handler(execute: Callable[[Any], None]) -> Any:
-    """A handler for XLA; it must outlive every compiled program. `execute` gets the call frame."""
+    """A handler for XLA; must outlive every compiled program. `execute` gets the call frame."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents
@@ -228,7 +228,7 @@ def handler(execute: Callable[[Any], None]) -> Any:
         try:
             _check_version(frame)
             execute(frame)
-        except BaseException as error:  # nothing may pass through XLA
+        except BaseException as error:  # no exception may pass through XLA
             create = _ErrorCreate(
                 struct_size=_ErrorCreate.code.offset + 4,
                 message=str(error).encode() or type(error).__name__.encode(),

@@ -1,7 +1,7 @@
-"""PyTorch: a drop-in for scaled_dot_product_attention, by call, for a while, or by registration.
+"""PyTorch: a drop-in for scaled_dot_product_attention, per call, temporarily, or registered.
 
 Importing this module also registers the operator torch.ops.flashcore.attention, so that
-torch.compile(fullgraph=True) takes `flashcore.attention` and what is here in one graph.
+torch.compile(fullgraph=True) accepts `flashcore.attention` and this module's functions.
 """
 
 import contextlib
@@ -41,12 +41,12 @@ def scaled_dot_product_attention(
     """torch.nn.functional.scaled_dot_product_attention, computed by FlashCore.
 
     query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]: the leading dimensions
-    broadcast. attn_mask broadcasts to [..., Hq, L, S]: bool (True: attend), or floating point and
-    added to the scores. is_causal has its diagonal at the top left. A row that may attend to
-    nothing is 0. Dropout draws its seed from PyTorch's CPU generator; compiled and in a CUDA graph
-    each run draws another, from the device's. Jagged nested tensors are packed batches.
+    broadcast. attn_mask broadcasts to [..., Hq, L, S]: bool (True: attend), or floating point,
+    which is added to the scores. is_causal has its diagonal at the top left. A row that attends to
+    no key is 0. Dropout draws its seed from PyTorch's CPU generator; when compiled or in a CUDA
+    graph, each run draws another one from the device's. Jagged nested tensors are packed batches.
 
-    It has gradients, attn_mask's included, but no second ones. float64 is refused.
+    It has gradients, also for attn_mask, but no second-order ones. float64 is refused.
     """
     if attn_mask is not None and is_causal:
         raise InvalidArgumentError("attn_mask: is given with is_causal=True, wanted one of them")
@@ -107,7 +107,7 @@ def scaled_dot_product_attention(
 
 
 def autocast(query: torch.Tensor, *others: Any) -> tuple[Any, ...]:
-    """In an autocast region, the floating-point tensors in its dtype, as PyTorch's own call has."""
+    """Casts floating-point tensors to the autocast dtype, if active, as PyTorch's own call does."""
     kind = query.device.type
     tensors = (query, *others)
     if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
@@ -119,7 +119,7 @@ def autocast(query: torch.Tensor, *others: Any) -> tuple[Any, ...]:
     )
 
 
-# What `attention` makes of its defaults, so that the commonest call needs not go through it.
+# Preprocessed defaults of `attention`, so that the most common call skips that step.
 _OTHER_OPTIONS = DEFAULTS._replace(alignment="top_left")[2:]
 _ALL = (True, True, True)
 _HALVES = (torch.float16, torch.bfloat16)
@@ -134,7 +134,7 @@ def _check_dense(*tensors: Any) -> None:
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:
-    """The tensor itself when its last dimension is contiguous, otherwise a copy that is."""
+    """Returns x if its last dimension is contiguous, otherwise a contiguous copy."""
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
 
@@ -156,7 +156,7 @@ def _any_rank(
     scale: float | None,
     enable_gqa: bool,
 ) -> torch.Tensor:
-    """Fewer or more than 4 dimensions: those before the last three are one batch."""
+    """Handles fewer or more than 4 dimensions: those before the last three become one batch."""
     rank = max(query.dim(), key.dim(), value.dim())
     if min(query.dim(), key.dim(), value.dim()) < 2:
         raise InvalidArgumentError("query, key, value: wanted at least 2 dimensions")
@@ -179,14 +179,14 @@ _stack: list[Callable[..., torch.Tensor]] = []
 
 @contextlib.contextmanager
 def replace_sdpa(fallback: bool = False) -> Iterator[None]:
-    """Within it, torch.nn.functional.scaled_dot_product_attention is FlashCore's.
+    """In this context, torch.nn.functional.scaled_dot_product_attention is FlashCore's.
 
-    Whoever calls it by that name is routed: models, nn.MultiheadAttention, other libraries. It is
-    one name for the whole process, so other threads are routed as well; contexts may be nested.
+    Every caller of that name is routed: models, nn.MultiheadAttention, other libraries. The name
+    is process-wide, so other threads are routed as well; contexts may be nested.
 
     fallback: calls that FlashCore refuses (UnsupportedError, float64, tensors that do not know its
-    operator, as a DTensor, and where an input requires a gradient, a device without a backward
-    pass) go to what was there before the outermost context. Without it they raise.
+    operator, such as a DTensor, and on a device without a backward pass, inputs that require
+    gradients) go to the function before the outermost context. Without it they raise.
     """
     with _lock:
         _stack.append(F.scaled_dot_product_attention)
@@ -214,7 +214,7 @@ def _with_fallback(before: Callable[..., torch.Tensor]) -> Callable[..., torch.T
         if not refused:
             try:
                 return scaled_dot_product_attention(query, key, value, *rest, **options)
-            except NotImplementedError:  # ours, or of a subclass that does not know our operator
+            except NotImplementedError:  # raised here, or by a subclass that lacks our operator
                 pass
         return before(query, key, value, *rest, **options)
 
@@ -227,7 +227,7 @@ def _differentiates(device: str, index: int, dtype: str, head_dim_qk: int, head_
     return differentiates((KINDS[device], index), CODES[dtype], head_dim_qk, head_dim_v)
 
 
-# Under torch.compile, asked once, when the graph is made.
+# Under torch.compile this is evaluated once, when the graph is made.
 _is_differentiated: Any = torch.compiler.assume_constant_result(_differentiates)
 
 
@@ -237,7 +237,7 @@ def _has_gradients(query: torch.Tensor, head_dim_v: int) -> bool:
 
 
 class _FlashHandle:
-    """What keeps the registration of PyTorch's attention registry alive."""
+    """Keeps the registration in PyTorch's attention registry alive."""
 
     def __init__(self, library: torch.library.Library):
         self.library: torch.library.Library | None = library
@@ -295,9 +295,9 @@ def _flash_backward(
     *state: torch.Tensor,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """aten::_scaled_dot_product_flash_attention_backward. What we refuse, PyTorch computes."""
+    """aten::_scaled_dot_product_flash_attention_backward. PyTorch computes what we refuse."""
     try:
-        if dropout_p != 0.0:  # another one's forward pass drew the numbers
+        if dropout_p != 0.0:  # another implementation's forward pass drew the numbers
             raise UnsupportedError(f"dropout_p: is {dropout_p}, wanted 0")
         return attention_backward(
             _dense(grad_out),
@@ -330,7 +330,7 @@ def _flash_backward(
 def _activate_flash() -> _FlashHandle:
     library = torch.library.Library("aten", "IMPL", "CUDA")
     with warnings.catch_warnings():
-        # PyTorch says that its kernel is overridden, which is what was asked for.
+        # PyTorch warns that its kernel is overridden, which is the intent.
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
         library.impl("_scaled_dot_product_flash_attention", _flash_forward, "CUDA")
         if _differentiates("cuda", 0, "float16", 64, 64):
@@ -340,11 +340,11 @@ def _activate_flash() -> _FlashHandle:
 
 
 def register_flash_impl() -> bool:
-    """Adds "flashcore" to PyTorch's registry of flash attention implementations, where it has one.
+    """Adds "flashcore" to PyTorch's registry of flash attention implementations, if there is one.
 
     torch.nn.attention.activate_flash_attention_impl("flashcore") then makes PyTorch's own
     scaled_dot_product_attention use FlashCore's forward pass wherever it chooses its flash backend
-    on a GPU, and its backward pass if the GPU has one. Returns False where PyTorch has no such
+    on a GPU, and its backward pass if the GPU has one. Returns False if PyTorch has no such
     registry.
     """
     register = getattr(torch.nn.attention, "register_flash_attention_impl", None)

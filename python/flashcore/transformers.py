@@ -39,16 +39,16 @@ def attention_forward(
 ) -> tuple[torch.Tensor, None]:
     """An attention function of transformers: [B, H, S, D] in, [B, S, H, D] out, no weights.
 
-    The mask is that of "sdpa": None, or bool [B, 1, Sq, Skv] that holds causality, padding and
-    window. Without a mask, is_causal and sliding_window say which keys a query sees: the last
-    sliding_window keys, or, where it is not causal, as many in both directions. Grouped key/value
-    heads are read in place, never repeated. Beyond "sdpa" it takes a softcap and sinks (s_aux), and
-    keys and values of a cache in fp8 under a wider query, with k_scale and v_scale
-    ([B|1, Hkv|1, blocks|1], float32) among the model's keywords.
+    The mask has the form of "sdpa": None, or bool [B, 1, Sq, Skv] that includes causality, padding
+    and window. Without a mask, is_causal and sliding_window say which keys a query sees: the last
+    sliding_window keys, or, if not causal, as many in both directions. Grouped key/value heads are
+    read in place, never repeated. Beyond "sdpa" it takes a softcap and sinks (s_aux), and fp8 keys
+    and values of a cache under a wider query, with k_scale and v_scale ([B|1, Hkv|1, blocks|1],
+    float32) among the model's keywords.
 
-    Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) are apart from each
-    other, with a mask and without. Those of continuous batching come with its paged cache, into
-    which the new keys and values go first.
+    Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) do not attend to
+    each other, with or without a mask. Continuous batching passes them with its paged cache; the
+    new keys and values are written there first.
     """
     for name, given, instead in (
         ("position_bias", position_bias, "use attn_implementation sdpa"),
@@ -66,7 +66,7 @@ def attention_forward(
         key, value = cache.update(
             key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=options
         )
-        attention_mask = None  # of the new keys alone
+        attention_mask = None  # it covers the new keys only
     query, key, value, attention_mask = autocast(query, key, value, attention_mask)
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     left = -1 if sliding_window is None else sliding_window - 1
@@ -106,7 +106,7 @@ def attention_forward(
         if starts is not None:
             same = _same_sequence(starts, query.shape[0], query.shape[2], key.shape[2])
             mask = same if mask is None else mask & same
-    elif query.shape[2] == 1:  # the last one, which sees all keys
+    elif query.shape[2] == 1:  # the last query, which sees all keys
         seen["causal"] = False
     out = attention(
         query,
@@ -129,12 +129,12 @@ def _say_no_weights() -> None:
     )
 
 
-# Under torch.compile it is said when the graph is made.
+# Under torch.compile the warning appears when the graph is made.
 _warn_of_weights: Any = torch.compiler.assume_constant_result(_say_no_weights)
 
 
 def _starts(options: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Where packed sequences begin, of queries and of keys."""
+    """Returns the starts of packed sequences, for queries and for keys."""
     names = ("cu_seq_lens_q", "cu_seq_lens_k")
     missing = [name for name in names if options.get(name) is None]
     if len(missing) == 1:
@@ -148,13 +148,13 @@ def _says_no_more(
     causal: bool,
     window: tuple[int, int],
 ) -> bool:
-    """Whether the mask of packed sequences removes what causality and window do, and no more.
+    """Returns whether the mask of packed sequences only repeats causality and window.
 
-    transformers makes such a mask for the whole row, whose sequences it does not know.
+    transformers makes such a mask for the whole row, and does not know its sequences.
     """
     if mask is None:
         return True
-    if is_recorded(mask.device):  # its values are not there to be looked at
+    if is_recorded(mask.device):  # values are not available now
         return False
     if mask.dtype is not torch.bool or mask.shape[-1] != mask.shape[-2]:
         return False
@@ -172,7 +172,7 @@ def _says_no_more(
 def _same_sequence(
     starts: tuple[torch.Tensor, torch.Tensor], batch: int, queries: int, keys: int
 ) -> torch.Tensor:
-    """bool [B, 1, Sq, Skv]: whether query and key are of one sequence."""
+    """Returns bool [B, 1, Sq, Skv]: True if query and key are in the same sequence."""
     of = [
         torch.bucketize(torch.arange(batch * n, device=x.device, dtype=x.dtype), x, right=True)
         for x, n in zip(starts, (queries, keys), strict=True)
@@ -181,12 +181,12 @@ def _same_sequence(
 
 
 def register(name: str = "flashcore") -> None:
-    """Adds the attention function, and the mask that it takes, under this name.
+    """Registers the attention function, and the kind of mask that it takes, under this name.
 
     transformers takes every name with "flash" in it for a package of flash attention kernels, which
-    it would load, and whose calling conventions it would follow. It is told not to for this name,
-    except in continuous batching (`generate_batch`), which gives its packed sequences only to such
-    a name.
+    it would load, and whose calling conventions it would follow. This name is exempted, except in
+    continuous batching (`generate_batch`), which passes its packed sequences only to such a
+    name.
     """
     AttentionInterface.register(name, attention_forward)
     _not_flash_attention(name)
@@ -213,7 +213,7 @@ def _not_flash_attention(name: str) -> None:
     original = getattr(generic, _ASKED, None)
     if original is None:
         return
-    with contextlib.suppress(ImportError):  # an older transformers has none
+    with contextlib.suppress(ImportError):  # an older transformers does not have it
         import transformers.generation.continuous_batching  # noqa: F401, before the change below
 
     @functools.wraps(original)
@@ -227,7 +227,7 @@ def _not_flash_attention(name: str) -> None:
             return False
         return bool(original(config, requested_attention_implementation, **options))
 
-    # Modules that are imported already have it under its name; later ones get it from `generic`.
+    # Already imported modules hold it under its name; later ones get it from `generic`.
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith(_CONTINUOUS_BATCHING):
             continue

@@ -1,4 +1,4 @@
-"""What the tests share; and with FLASHCORE_EVIDENCE=FILE, what ran, where, and how it ended."""
+"""Shared fixtures; with FLASHCORE_EVIDENCE=FILE, records the tests that ran and their results."""
 
 import os
 
@@ -9,7 +9,7 @@ import pytest
 import flashcore
 
 os.environ["FLASHCORE_TUNING"] = (
-    "none"  # choices are the library's own, whatever is on this machine
+    "none"  # choices are the library's own, independent of this machine
 )
 
 _outcomes: dict[str, str] = {}
@@ -22,7 +22,7 @@ def rng():
 
 @pytest.fixture
 def torch_seeded():
-    """PyTorch's generator as it is after a start, and no gradients unless a test enables them."""
+    """Resets PyTorch's generator, and disables gradients unless a test enables them."""
     import torch
 
     torch.manual_seed(0)
@@ -32,7 +32,7 @@ def torch_seeded():
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def torch_device(request):
-    """A device of PyTorch's, where it is there."""
+    """A PyTorch device; skips the test if it is not there."""
     torch = pytest.importorskip("torch")
     if request.param == "cuda" and not (
         torch.cuda.is_available() and flashcore.build_info()["cuda"]
@@ -47,7 +47,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """What takes longest begins first, so that several workers end together."""
+    """Starts the longest tests first, so that several workers end together."""
     items.sort(key=lambda item: item.get_closest_marker("compiles") is None)
 
 
@@ -56,10 +56,10 @@ def pytest_runtest_logreport(report):
         _outcomes[report.nodeid] = report.outcome
 
 
-@pytest.hookimpl(tryfirst=True)  # before anything that may take its time
+@pytest.hookimpl(tryfirst=True)  # before anything that may take time
 def pytest_sessionfinish(session, exitstatus):
     path = os.environ.get("FLASHCORE_EVIDENCE")
-    if not path or hasattr(session.config, "workerinput"):  # one of several: the first one writes
+    if not path or hasattr(session.config, "workerinput"):  # the main process writes for all
         return
     counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
     for outcome in _outcomes.values():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-# Shapes of q and of k without elements, by what has none.
+# Shapes of q and of k without elements, by the dimension that is empty.
 EMPTY = {
     "batch": ((0, 4, 5, 16), (0, 2, 6, 16)),
     "heads": ((2, 0, 5, 16), (2, 0, 6, 16)),
@@ -34,9 +34,9 @@ def attention(
     d_out=None,
     d_lse=None,
 ):
-    """O and LSE of dense [B, H, S, D] inputs; with d_out a dict of all gradients.
+    """O and LSE of dense [B, H, S, D] inputs; with d_out, a dict of all gradients.
 
-    kept [B, Hq, Sq, Skv] is what dropout multiplies the probabilities by.
+    kept [B, Hq, Sq, Skv] is the factor that dropout applies to the probabilities.
     """
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     batch, heads_q, seqlen_q, head_dim = q.shape
@@ -90,7 +90,7 @@ def attention(
             out[b, h] = (p * kept[b, h]) @ v[b, h_kv]
             if d_out is None:
                 continue
-            # A row that sees no key has no gradient but that of its sink.
+            # A row that sees no key has only the gradient of its sink.
             d_o = np.where(p.any(axis=1)[:, None], np.asarray(d_out[b, h], float), 0)
             d_lse_row = np.where(i[:, 0] < len_q, d_lse[b, h], 0)
             delta = (d_o * out[b, h]).sum(axis=1) - d_lse_row

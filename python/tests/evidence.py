@@ -1,4 +1,4 @@
-"""The frame of an evidence file (docs/evidence/schema.json): what was run, on what, from what."""
+"""The common part of an evidence file (docs/evidence/schema.json): commands, machine, sources."""
 
 import datetime
 import hashlib
@@ -16,7 +16,7 @@ _PACKAGES = ("numpy", "ml_dtypes", "torch", "jax", "cupy-cuda13x", "transformers
 
 
 def code_of(path: pathlib.Path) -> bytes:
-    """A Python file without comments, empty lines and space at the ends of lines."""
+    """Returns a Python file without comments, empty lines and trailing spaces."""
     with path.open("rb") as file:
         tokens = list(tokenize.tokenize(file.readline))
     comments = [token.start for token in tokens if token.type == tokenize.COMMENT]
@@ -27,7 +27,7 @@ def code_of(path: pathlib.Path) -> bytes:
 
 
 def fingerprint(package: pathlib.Path) -> str:
-    """Of the package's Python files, as tools/reporting/python.py computes it."""
+    """The hash of the package's Python files, computed as in tools/reporting/python.py."""
     digest = hashlib.sha256()
     for path in sorted(package.glob("*.py")):
         digest.update(code_of(path) + b"\0")
@@ -45,7 +45,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _commit() -> tuple[str, bool]:
-    """FLASHCORE_COMMIT says it where there is no checkout."""
+    """Returns the commit and whether it has changes; FLASHCORE_COMMIT replaces a checkout."""
     named = os.environ.get("FLASHCORE_COMMIT")
     if named:
         return named.removesuffix("+"), named.endswith("+")

@@ -1,4 +1,4 @@
-"""How close is right, by the dtype of the inputs: the gates of docs/accuracy.md."""
+"""The allowed errors, by the dtype of the inputs: the gates of docs/accuracy.md."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def check_lse(actual, expected, dtype):
     assert np.abs(actual[finite] - expected[finite]).max(initial=0) <= GATES[dtype][2]
 
 
-# Relative error of a gradient; its largest error is a matter of `flashcore verify`.
+# Relative error of a gradient; `flashcore verify` checks its largest error.
 GRADIENT_GATES = {"float32": 5e-6, "float16": 3e-3, "bfloat16": 1.2e-2}
 
 

@@ -1,4 +1,4 @@
-"""A program of test_jax.py: on four devices, what is sharded by entries and heads stays so."""
+"""A program of test_jax.py: on four devices, arrays sharded by entries and heads stay sharded."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ def mesh_of(*sizes):
 
 
 def check(call, arrays, shardings, moved=()):
-    """The same as on one device, with no more exchange between devices than `moved`."""
+    """The result equals that of one device, with at most `moved` exchanged between devices."""
     expected = call(*arrays)
     placed = [jax.device_put(x, s) for x, s in zip(arrays, shardings, strict=True)]
     compiled = jax.jit(call).lower(*placed).compile()
@@ -96,7 +96,7 @@ def mapped():
 
 
 def split_by_hand():
-    """In shard_map, each device's part is all that a call sees."""
+    """In shard_map, a call sees only its device's part."""
     mesh = mesh_of(4)
     by_head = NamedSharding(mesh, P(None, "x"))
     q = draw(0, 2, HEADS, 5, 16)
@@ -113,7 +113,7 @@ def split_by_hand():
 
 
 def dropped():
-    """The numbers of dropout go by the place of a head among all: gathered, and right."""
+    """Dropout's numbers depend on the global index of a head: the call gathers, and is right."""
     by_head = NamedSharding(mesh_of(4), P(None, "x"))
     q = draw(0, 2, HEADS, 5, 16)
 

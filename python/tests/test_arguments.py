@@ -1,4 +1,4 @@
-"""No argument is accepted and not used: each changes the result, is refused, or says something."""
+"""Every argument is used: it changes the result, is refused, or causes a warning."""
 
 import inspect
 import warnings
@@ -28,7 +28,7 @@ def flat(found):
 
 
 def outcome(call, arguments):
-    """What a call gives, or that it says something."""
+    """Returns a call's results, or its error or warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         try:
@@ -55,7 +55,7 @@ def parameters(call):
 
 
 class With:
-    """A value, and what the call has beside it, for only there it means something."""
+    """A value, and the other arguments that it needs to have a meaning."""
 
     def __init__(self, value, **base):
         self.value, self.base = value, base
@@ -128,7 +128,7 @@ APPENDED = {
 
 
 def appending(call):
-    """With the caches that it writes among what it gives."""
+    """Adds the caches that the call writes to its results."""
 
     def appended(**arguments):
         arguments |= {name: arguments[name].copy() for name in CACHE}
@@ -286,7 +286,7 @@ def test_every_argument_of_a_function_is_used(name):
 
 
 def hooks():
-    """PyTorch's: its own attention, and the function of transformers, in each of its ways."""
+    """PyTorch's hooks: its own attention, and the function of transformers, in every variant."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     import flashcore.transformers as ours
@@ -341,7 +341,7 @@ def hooks():
         "k_scale": torch.ones(1),
         "v_scale": torch.ones(1),
     }
-    # A mask holds causality and the window.
+    # A mask already includes causality and the window.
     without_mask = {"sliding_window": 3}
     packed = {"cu_seq_lens_q": starts[:2], "cu_seq_lens_k": starts[:2]}
     for causal in (True, False):

@@ -201,7 +201,7 @@ def test_dropout(rng):
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     assert not flashcore.attention(q, k, v, dropout_p=1.0, dropout_seed=0).any()
-    # An average over seeds comes near the result without dropout.
+    # An average over seeds approximates the result without dropout.
     mean = np.mean(
         [flashcore.attention(q, k, v, dropout_p=0.2, dropout_seed=s) for s in range(200)], axis=0
     )
@@ -211,7 +211,7 @@ def test_dropout(rng):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
 def test_sizes_of_zero(shapes, transposed):
-    """In both passes, whatever is in the strides of an array without elements."""
+    """In both passes, for any strides of an array without elements."""
 
     def ones(shape):
         return np.ones(shape[::-1], np.float32).T if transposed and 0 in shape else np.ones(shape)

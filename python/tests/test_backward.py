@@ -17,12 +17,12 @@ OPTIONAL = {"d_bias": "bias", "d_sinks": "sinks", "d_alibi_slopes": "alibi_slope
 
 
 def asked_of(options):
-    """Every optional gradient that there is."""
+    """Requests every optional gradient that the options have."""
     return {name: True for name, of in OPTIONAL.items() if of in options}
 
 
 def expected_of(q, k, v, d_out, **options):
-    """The definition's gradients, summed as the arrays are broadcast."""
+    """The definition's gradients, summed over broadcast dimensions."""
     found = definition.attention(q, k, v, d_out=d_out, **options)
     if "bias" in options:
         found["d_bias"] = definition.summed_like(found["d_bias"], options["bias"])
@@ -48,7 +48,7 @@ def check(q, k, v, **options):
         else:
             assert array is None
     assert gradients.dq.dtype == gradients.dk.dtype == gradients.dv.dtype == q.dtype
-    # O and LSE may be left to the call.
+    # Without O and LSE, the call computes them.
     again = flashcore.attention_backward(
         d_out, q, k, v, d_lse=d_lse, **options, **asked_of(options)
     )
@@ -63,7 +63,7 @@ def test_dense(rng, dtype, causal, heads):
     check(*inputs(rng, dtype, heads=heads), causal=causal)
 
 
-# Options by name; each is made from a generator, for B = 2, Hq = 4, Sq = 9, Skv = 11.
+# Options by name, each made from a generator, for B = 2, Hq = 4, Sq = 9, Skv = 11.
 OPTIONS = {
     "none": lambda rng: {},
     "causal": lambda rng: {"causal": True},
@@ -134,7 +134,7 @@ def test_reference_agrees_with_the_definition(rng, make):
 
 @every_option
 def test_finite_differences(rng, make):
-    """Of the definition's forward pass, in float64, along random directions."""
+    """Finite differences of the definition's forward pass, in float64, in random directions."""
     q, k, v = small(rng)
     options = make(rng)
     d_out, d_lse = rng.normal(size=(2, 4, 9, 8)), draw(rng, 2, 4, 9)
@@ -152,7 +152,7 @@ def test_finite_differences(rng, make):
     moving = {"q": q, "k": k, "v": v}
     moving |= {of: options[of] for of in OPTIONAL.values() if of in options}
     fixed = {name: value for name, value in options.items() if name not in moving}
-    if "seqlens_q" in options:  # past them no row has a gradient
+    if "seqlens_q" in options:  # later rows have no gradient
         d_lse[1, :, 4:] = 0
 
     def loss(at):
@@ -171,7 +171,7 @@ def test_finite_differences(rng, make):
 
 @pytest.mark.parametrize("kernel", [None, "reference"])
 def test_dropout(rng, kernel):
-    """The mask is read off a forward pass whose values are the unit vectors."""
+    """The mask is read from a forward pass whose values are the unit vectors."""
     q, k, v = inputs(rng, lengths=(9, 16), dims=(16, 16))
     dropout = {"dropout_p": 0.4, "dropout_seed": 3, "dropout_offset": 2**63}
     unit = np.broadcast_to(np.eye(16, dtype=np.float32), (2, 2, 16, 16))
@@ -240,7 +240,7 @@ def test_gradients_in_float32(rng, dtype):
 
 
 def test_layouts(rng):
-    """Gradients lie in memory as what they belong to, and may go into parts of one buffer."""
+    """Gradients have their tensors' memory order, and may be written to parts of one buffer."""
     q, k, v = (x.swapaxes(1, 2).copy().swapaxes(1, 2) for x in small(rng))
     d_out = draw(rng, 2, 4, 9, 8)
     gradients = flashcore.attention_backward(d_out, q, k, v)
@@ -310,7 +310,7 @@ def test_dlpack(rng):
             assert found.d_sinks is None
 
 
-# Mistakes.
+# Invalid calls.
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""CuPy arrays; on a GPU."""
+"""CuPy arrays, on a GPU."""
 
 import gates
 import numpy as np

@@ -1,4 +1,4 @@
-"""Arrays of a framework that this package has never heard of, through DLPack."""
+"""Arrays of an unknown framework, through DLPack."""
 
 import sys
 import types
@@ -12,7 +12,7 @@ import flashcore
 
 
 class Array:
-    """As little as an array can be: DLPack, and nothing else."""
+    """A minimal array: DLPack, and nothing else."""
 
     def __init__(self, data):
         self.data = data
@@ -25,14 +25,14 @@ class Array:
 
 
 class OldArray(Array):
-    """From before DLPack 1.0: no keywords."""
+    """An exporter from before DLPack 1.0: no keywords."""
 
     def __dlpack__(self, stream=None):
         return self.data.__dlpack__()
 
 
 class MortalArray(Array):
-    """Whose memory is good as long as its capsule: each export is of a copy, spoilt at its end."""
+    """An array whose memory is valid only while its capsule lives: exports a copy and spoils it."""
 
     def __init__(self, data, keywords=True):
         super().__init__(data)
@@ -44,7 +44,7 @@ class MortalArray(Array):
         self.exports += 1
         self.alive += 1
         memory = bytearray(self.data.tobytes())
-        self.memory.append(memory)  # so that a read after the end is of the spoilt bytes
+        self.memory.append(memory)  # so that a read after the end finds spoilt bytes
         array = np.frombuffer(memory, self.data.dtype).reshape(self.data.shape)
         weakref.finalize(array, self.end, memory)
         return array.__dlpack__(**options)
@@ -88,7 +88,7 @@ def test_strides(rng):
 
 @pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
 def test_sizes_of_zero(shapes):
-    """In both passes; NumPy exports strides of 0 of an array without elements."""
+    """In both passes; NumPy exports strides of 0 for an array without elements."""
     q, k = (Array(np.ones(shape, np.float32)) for shape in shapes)
     out = flashcore.attention(q, k, k)
     assert out.data.shape == q.data.shape
@@ -106,7 +106,7 @@ def test_written_into(rng):
     assert np.array_equal(out.data, flashcore.attention(q, q, q))
 
 
-# Every array of a call, and which of them one kernel or another reads late.
+# Every array of a call, including those that some kernel reads late.
 CALLS = {
     "plain": {},
     "mask": {"mask": np.arange(25).reshape(1, 1, 5, 5) % 4 != 1},
@@ -153,7 +153,7 @@ def test_outputs_are_exported_once(rng):
     assert found[1] is lse
     for array in (out, lse):
         assert (array.exports, array.alive) == (1, 0)
-    # Into the caller's own memory, then.
+    # Then into the caller's own memory.
     mine, mine_lse = Array(np.zeros_like(q)), Array(np.zeros((1, 2, 5), np.float32))
     flashcore.attention(Array(q), Array(q), Array(q), out=mine, out_lse=mine_lse, return_lse=True)
     assert np.array_equal(mine.data, expected)

@@ -1,4 +1,4 @@
-"""Hostile input: every mistake gets an exception with the sentence that says what is wanted."""
+"""Hostile input: every mistake raises an exception whose message says what is wanted."""
 
 import importlib.util
 import os
@@ -67,7 +67,7 @@ def test_dtypes_that_do_not_fit(x):
     assert "byte order" in text
 
 
-# Arrays by the argument's name, right but for what a test changes.
+# Valid arrays by argument name; each test changes one.
 ARGUMENTS = {
     "q": (1, 2, 4, 8),
     "k": (1, 2, 4, 8),
@@ -82,7 +82,7 @@ ARGUMENTS = {
     "out": (1, 2, 4, 8),
     "out_lse": (1, 2, 4),
 }
-# What only the library calls so.
+# Names that only the library uses.
 FOREIGN = re.compile(r"(?<![./\w'])(f64|f32|f16|bf16|f8e\w+|i32|boolean|o|lse)(?![\w'])")
 
 
@@ -99,7 +99,7 @@ def test_messages_name_arguments_and_dtypes_as_python_does(x, name, dtype):
     else:
         return  # it is one of the argument's dtypes
     assert not FOREIGN.search(text)
-    # Of three inputs of which two are alike, k or v is the odd one.
+    # If q gets a valid dtype, k is the one that differs from it.
     culprit = "k" if name == "q" and dtype == "float16" else name
     assert text.startswith((f"{culprit}: dtype is ", "problem: no kernel", "causal_offset"))
     assert dtype in text or not text.startswith(f"{culprit}: dtype is ")
@@ -275,7 +275,7 @@ def test_builtin_classes(x):
 
 
 def importing(library):
-    """What `import flashcore` says with this library."""
+    """Returns the output of `import flashcore` with this library."""
     run = subprocess.run(
         [sys.executable, "-c", "import flashcore"],
         env=os.environ | {"FLASHCORE_LIBRARY": str(library)},

@@ -1,4 +1,4 @@
-"""The examples run, each as a user would start it."""
+"""Runs the examples, each as a user would start it."""
 
 import pathlib
 import subprocess

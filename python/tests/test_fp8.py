@@ -1,4 +1,4 @@
-"""fp8 in and out: of NumPy with ml_dtypes, PyTorch and JAX, with scales and the largest values."""
+"""fp8 inputs and outputs: NumPy with ml_dtypes, PyTorch, JAX; scales, and the largest values."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def inputs(dtype="float32", batch=2, heads=(4, 2), lengths=(9, 21), dim=16):
 
 
 def stored(exact, name, scale=SCALE):
-    """What an fp8 O holds; e5m2 of ml_dtypes has infinities, which O has not."""
+    """The contents of an fp8 O; e5m2 of ml_dtypes has infinities, which O does not use."""
     quotient = exact / scale[..., None, None]
     return np.clip(quotient, -LARGEST[name], LARGEST[name]).astype(F8[name])
 
@@ -88,7 +88,7 @@ mixes = pytest.mark.parametrize("names", MIXES, ids="-".join)
 
 
 def mixed(names):
-    """q, k and v, each of its own type, and the same numbers in float32."""
+    """Returns q, k and v with a dtype each, and the same numbers in float32."""
     given = [x.astype(F8[name]) for x, name in zip(inputs(), names, strict=True)]
     return given, [x.astype(np.float32) for x in given]
 
@@ -177,7 +177,7 @@ def test_torch_takes_every_mix(names):
 @fp8
 @pytest.mark.compiles
 def test_torch_by_every_path(name):
-    """Eagerly, by the operator, with a dispatch mode, and in one graph: the same bits."""
+    """Eager, by the operator, with a dispatch mode, and in one graph: the same bits."""
     torch, (q, k, v) = torch_inputs(name)
     scale = torch.from_numpy(SCALE)
     k_scale = torch.tensor([0.5, 2.0])[None, :, None]

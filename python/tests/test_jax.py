@@ -35,7 +35,7 @@ def inputs(dtype, lengths=(37, 53)):
 def test_an_eager_call_is_in_the_default_stream():
     from flashcore._jax import backend
 
-    assert backend.stream(jnp.zeros(1)) == 0  # JAX says nothing of its own
+    assert backend.stream(jnp.zeros(1)) == 0  # JAX exposes no stream of its own
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -77,7 +77,7 @@ def test_results_can_be_used_on(rng):
 def test_late_inputs_are_waited_for():
     x = jnp.ones((1500, 1500), jnp.float32)
     for _ in range(20):
-        x = x @ x / 1500  # queued, not done
+        x = x @ x / 1500  # queued, not finished
     q = jnp.broadcast_to(x[0, 0].astype(DTYPES[0]), (1, 2, 64, 64))
     out = flashcore.attention(q, q, q)
     assert np.allclose(np.asarray(out, np.float32), np.asarray(q, np.float32), atol=1e-2)
@@ -149,7 +149,7 @@ def test_traced_mistakes():
         jax.jit(lambda q: flashcore.attention(q, k, v, softcap=-1.0))(q)
     with pytest.raises(TypeError, match="wanted a jax.Array"):
         jax.jit(lambda q: flashcore.attention(q, np.asarray(k), v))(q)
-    # What only the device knows comes when the program runs, as JAX's own error.
+    # Errors that depend on the device come when the program runs, as JAX's own error.
     with pytest.raises(jax.errors.JaxRuntimeError, match="kernel: is 'fastest', wanted one of"):
         jax.jit(lambda q: flashcore.attention(q, k, v, kernel="fastest"))(q).block_until_ready()
 
@@ -208,7 +208,7 @@ def test_attention_backward_is_the_same_as_with_numpy(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("options", [{}, {"causal": True, "softcap": 2.0}], ids=["plain", "more"])
 def test_grad(dtype, options):
-    """Of grouped heads, a broadcast bias, sinks and slopes; by grad, under jit and checkpoint."""
+    """Gradients of grouped heads, a broadcast bias, sinks and slopes: grad, jit, checkpoint."""
     q, k, v = inputs(dtype)
     bias = jax.random.normal(jax.random.key(4), (1, 4, 1, 53))
     sinks, slopes = jnp.linspace(-1, 1, 4), jnp.linspace(0, 0.2, 4)
@@ -317,7 +317,7 @@ def test_derivatives_that_there_are_not():
 
 
 def test_sharded_arrays_stay_sharded():
-    """In a process of its own, with four devices of the CPU."""
+    """Runs in a process of its own, with four CPU devices."""
     program = pathlib.Path(__file__).with_name("sharded.py")
     four = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     run = subprocess.run(

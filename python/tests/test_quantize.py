@@ -1,4 +1,4 @@
-"""quantize against its definition in docs/semantics.md, and as what attention takes."""
+"""quantize against its definition in docs/semantics.md, and its results as inputs of attention."""
 
 import ml_dtypes
 import numpy as np

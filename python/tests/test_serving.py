@@ -16,7 +16,7 @@ def normal(random, *shape, dtype=np.float32):
 
 
 def paged(random, lengths, page_size, heads, width, pages=None):
-    """Keys of some sequences, padded with NaN, and the same in pages: (dense, pages, table)."""
+    """Keys of some sequences, padded with NaN, and in pages: (dense, pages, table)."""
     columns = -(-max(lengths) // page_size)
     pages = len(lengths) * columns + 2 if pages is None else pages
     dense = np.full((len(lengths), heads, max(lengths), width), np.nan, np.float32)
@@ -63,7 +63,7 @@ def test_decode_over_pages(page_size, queries):
     np.testing.assert_allclose(out, want, atol=2e-5)
     np.testing.assert_allclose(lse, want_lse, atol=1e-4)
 
-    # The same pages as one list, and from memory of the other layout.
+    # Lists the same pages in the flat form, and in memory of the other layout.
     counts = -(-seqlens // page_size)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     indices = np.concatenate([row[:n] for row, n in zip(table, counts, strict=True)])
@@ -76,7 +76,7 @@ def test_decode_over_pages(page_size, queries):
     )
     np.testing.assert_array_equal(flat, out)
 
-    # Packed queries: the same numbers.
+    # Packed queries give the same numbers.
     packed = q.transpose(0, 2, 1, 3).reshape(-1, 6, 24)
     starts = np.arange(4, dtype=np.int32) * queries
     rows = flashcore.decode(
@@ -349,7 +349,7 @@ def test_forks_share_until_they_write():
     assert cache.pages(child) == cache.pages(parent)
     assert cache.free_pages == 6
     before = cache.k[:, cache.pages(parent)[1]].copy()
-    # Both grow in one step: the page that they share is copied once, for one of them.
+    # Both grow in one step: the page that they share is copied once.
     step = cache.extend([parent, child], [1, 1])
     assert cache.free_pages == 5
     for layer in range(2):
@@ -392,7 +392,7 @@ def test_refusals():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_kv_cache_of_torch_tensors(torch_device, dtype):
-    """Forks that share a page, packed and dense steps: the rows and outputs of plain tensors."""
+    """Forks that share a page, in packed and dense steps, against plain tensors."""
     import torch
 
     device, random = torch_device, rng(11)

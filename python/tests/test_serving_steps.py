@@ -1,4 +1,4 @@
-"""Steps of serving: append and attention in one call, tree masks, shared prefixes, MLA."""
+"""Serving steps: append and attention in one call, tree masks, shared prefixes, MLA."""
 
 import numpy as np
 import pytest
@@ -166,7 +166,7 @@ def test_tree_masks(packed):
 
 
 def test_prefixes_shared_over_two_levels():
-    """A prompt of all sequences, a continuation of pairs, and rows of their own: docs/python.md."""
+    """A prompt of all sequences, a continuation of pairs, and their own rows: docs/python.md."""
     random = rng(4)
     heads, width = 4, 16
 
@@ -179,7 +179,7 @@ def test_prefixes_shared_over_two_levels():
     out, lse = flashcore.decode(q, *own, seqlens_kv=lengths, return_lse=True)
     for k, v in (pairs, prompt):
         entries, group = len(k), len(q) // len(k)
-        # The queries of a group are those of one entry, which reads the keys once.
+        # The queries of a group form one entry, which reads the keys once.
         together = q.reshape(entries, group, heads, width).transpose(0, 2, 1, 3)
         part, part_lse = flashcore.attention(np.ascontiguousarray(together), k, v, return_lse=True)
         part = part.transpose(0, 2, 1, 3).reshape(q.shape)

@@ -1,4 +1,4 @@
-"""PyTorch tensors, on the CPU and where there is one on a GPU."""
+"""PyTorch tensors, on the CPU and on a GPU if there is one."""
 
 import definition
 import gates
@@ -76,7 +76,7 @@ def test_layout_of_the_output_is_that_of_q(device, dtype):
 
 
 def test_numbers_that_are_tensors():
-    """A plan is kept by its options: one that can change in place must not be in its key."""
+    """Plans are cached by their options: a mutable one must not be in the key."""
     q = draw(1, 4, 8, 16)
     for option in ("softmax_scale", "softcap", "causal", "causal_offset", "threads"):
         with pytest.raises(TypeError, match=f"{option}: is a torch.Tensor"):
@@ -119,7 +119,7 @@ def test_written_outputs_are_seen_by_autograd():
 
 def test_negated_views_are_not_taken_for_their_memory():
     q = draw(1, 4, 8, 16)
-    flashcore.attention(q, q, q)  # a plan for these shapes is there
+    flashcore.attention(q, q, q)  # caches a plan for these shapes
     for arrays in ((torch._neg_view(q), q, q), (q, q, torch._neg_view(q))):
         with pytest.raises(ValueError, match="negative bit"):
             flashcore.attention(*arrays)
@@ -146,7 +146,7 @@ def test_hostile_tensors():
 @pytest.mark.parametrize("kind", ["plain", "transposed", "expanded"])
 @pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
 def test_sizes_of_zero(call, kind, shapes, device, dtype):
-    """In both passes, whatever is in the strides of a tensor without elements."""
+    """In both passes, for any strides of a tensor without elements."""
 
     def made(shape):
         if kind == "transposed" and 0 in shape:
@@ -196,7 +196,7 @@ def test_the_current_stream_is_used():
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(1_000_000_000)
-        late = q * 1  # done only when the sleep is
+        late = q * 1  # finished only after the sleep
         out = flashcore.attention(late, k, v)
         done = torch.cuda.Event()
         done.record()
@@ -222,7 +222,7 @@ def test_cuda_graph():
 
 @cuda
 def test_cuda_graph_of_calls_without_a_plan():
-    """quantize, append and merge are captured, so they are in the current stream."""
+    """quantize, append and merge can be captured, so they run in the current stream."""
     q, k, v = inputs("cuda", torch.float16)
     lengths = torch.tensor([5, 0], dtype=torch.int32, device="cuda")
     caches = [torch.zeros(*x.shape[:2], 100, x.shape[3]).to(x) for x in (k, v)]
@@ -261,7 +261,7 @@ def test_cuda_graph_of_a_problem_never_seen():
 
 @cuda
 def test_early_start_is_the_same_result():
-    """Calls that each read what the one before wrote: an early start must wait for it."""
+    """Each call reads what the one before wrote: an early start must wait for it."""
     q, k, v = inputs("cuda", torch.float16, heads=(8, 8), lengths=(512, 512))
     expected, out = q, q
     for _ in range(20):

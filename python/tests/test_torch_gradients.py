@@ -22,14 +22,14 @@ def leaves(*tensors):
 
 
 def gradients_of(call, arrays, d_out):
-    """Of new leaves, so that nothing is left over."""
+    """Uses new leaves, so that no gradient is left from an earlier call."""
     arrays = leaves(*arrays)
     out = call(*arrays)
     return torch.autograd.grad(out, arrays, d_out.to(out.dtype))
 
 
 def check(call, arrays, expected_call):
-    """Against PyTorch's own gradients in float64, from the same rounded inputs."""
+    """Compares with PyTorch's own gradients in float64, from the same rounded inputs."""
     name = str(arrays[0].dtype).removeprefix("torch.")
     d_out = torch.randn_like(call(*arrays))
     actual = gradients_of(call, arrays, d_out)
@@ -73,7 +73,7 @@ def test_sdpa_of_any_rank_and_strides(device, dtype, shapes):
 
 @every_option
 def test_every_option_is_the_same_as_with_numpy(rng, make):
-    """Bit for bit: the same kernel, through autograd. The LSE has a gradient too."""
+    """Bit for bit: autograd runs the same kernel. The LSE has a gradient, too."""
     q, k, v = small(rng)
     options = make(rng)
     out, lse = flashcore.attention(q, k, v, return_lse=True, **options)
@@ -117,13 +117,13 @@ def test_only_what_is_needed_is_computed(monkeypatch):
     assert seen == [(), ("d_sinks",)]
     _, lse = flashcore.attention(q, k, v, return_lse=True)
     assert not torch.autograd.grad(lse.sum(), v)[0].any()
-    # The result of a call that nobody differentiates has no gradient.
+    # If no input requires a gradient, neither does the result.
     assert not flashcore.attention(q, k, v.detach()).requires_grad
 
 
 @place_gradients
 def test_gradients_that_autograd_makes(device, dtype):
-    """Of a sum: no strides. Of a transposed loss: others than O's."""
+    """The gradient of a sum has stride 0; a transposed loss gives other strides than O's."""
     q, k, v = leaves(*inputs(device, dtype))
     out = flashcore.attention(q, k, v)
     ones = torch.ones_like(out)
@@ -137,7 +137,7 @@ def test_gradients_that_autograd_makes(device, dtype):
 
 @pytest.mark.parametrize("option", ["none", "causal", "softcap", "bias", "sinks", "dropout"])
 def test_gradcheck(option):
-    """Of the reference in float64. Inputs and steps are exact in float32."""
+    """Checks the reference in float64. Inputs and steps are exact in float32."""
     options = {
         "causal": {"causal": True},
         "softcap": {"softcap": 1.0},
@@ -220,7 +220,7 @@ def test_compiled_self_attention():
     (expected,) = torch.autograd.grad(loss(x), x)
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(torch.autograd.grad(compiled(x), x)[0], expected)
-    # Never silently wrong.
+    # No silently wrong result.
     for call in (loss, lambda x: loss(x * 1)):
         compiled = torch.compile(torch.func.grad(call), fullgraph=True, backend="aot_eager")
         with pytest.raises(Exception, match="torch.func.grad|functorch transforms"):
@@ -396,7 +396,7 @@ def test_attention_backward_itself():
 
 
 def test_modules_learn():
-    """nn.MultiheadAttention, by replace_sdpa, with and without autocast."""
+    """nn.MultiheadAttention in replace_sdpa, with and without autocast."""
     layer = torch.nn.MultiheadAttention(32, 4, batch_first=True)
     x = draw(2, 9, 32)
     for dtype in (torch.float32, torch.bfloat16):
@@ -417,7 +417,7 @@ def test_modules_learn():
 
 
 def test_pytorchs_flash_backward():
-    """What register_flash_impl gives PyTorch on a GPU, called by hand."""
+    """The functions that register_flash_impl registers for GPUs, called directly."""
     q, k, v = inputs("cpu", torch.float32, heads=(4, 4), lengths=(37, 37))
     out, lse, *rest = ft._flash_forward(q, k, v, is_causal=True, scale=0.3)
     d_out = torch.randn_like(out)

@@ -1,4 +1,4 @@
-"""Nested tensors: jagged ones are packed batches, others are refused."""
+"""Nested tensors: jagged ones are packed batches, all others are refused."""
 
 import pytest
 from torch_cases import check, draw, ft, place, torch
@@ -24,7 +24,7 @@ def test_sdpa_of_jagged_tensors(device, dtype):
         for part, *inputs_of in zip(*(x.unbind() for x in (out, q, k, v)), strict=True):
             part, *inputs_of = (x[None] for x in (part, *inputs_of))
             check(part, *inputs_of, is_causal=causal, enable_gqa=True, scale=0.3)
-    (q + out).unbind()  # is jagged in the same way
+    (q + out).unbind()  # jagged in the same way
     for lengths in ((9, 30, 17), (9, 17, 29)):
         with pytest.raises(ValueError, match="value: has other lengths than key"):
             ft.scaled_dot_product_attention(q, k, jagged(2, lengths), enable_gqa=True)

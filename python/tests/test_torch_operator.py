@@ -1,4 +1,4 @@
-"""Where PyTorch sees the call: torch.compile, autograd, torch.func, fake and meta tensors."""
+"""Calls that PyTorch sees: torch.compile, autograd, torch.func, fake and meta tensors."""
 
 import pytest
 from torch_cases import check, compiles, cuda, draw, ft, inputs, place, place_compiled, torch

@@ -1,4 +1,4 @@
-"""A backward pass on a GPU has the same bits in every run, whatever runs beside it."""
+"""A backward pass on a GPU has the same bits in every run, even if other work runs."""
 
 import pytest
 from torch_cases import cuda, draw, torch
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.usefixtures("torch_seeded")
 
 
 def repeated(options):
-    """A call of `attention_backward` on the GPU, and what it needs."""
+    """A call of `attention_backward` on the GPU with its inputs."""
     d, dtype = options.pop("dim", 128), options.pop("dtype", torch.bfloat16)
     place = {"device": "cuda", "dtype": dtype}
     if "cu_seqlens_q" in options:

@@ -1,4 +1,4 @@
-"""The drop-in for PyTorch's scaled_dot_product_attention, and PyTorch's registry of such."""
+"""The drop-in for PyTorch's scaled_dot_product_attention, and PyTorch's registry."""
 
 import inspect
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("torch_seeded")
 def test_sdpa_masks(device, dtype, shape, kind):
     q, k, v = inputs(device, dtype)
     mask = torch.rand(*shape, device=device) < 0.7
-    mask[..., 0] = True  # PyTorch versions differ in rows that see nothing
+    mask[..., 0] = True  # PyTorch versions differ for rows that see no key
     if kind == "float":
         mask = draw(*shape, device=device, dtype=dtype)
     out = ft.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
@@ -117,7 +117,7 @@ def test_dropout_follows_the_generator(call, device, dtype):
     assert not torch.equal(results[0], results[2])
     with pytest.raises(ValueError, match="dropout_offset: is 3, wanted 0 without dropout_seed"):
         ft.attention(q, k, v, dropout_p=0.5, dropout_offset=3)
-    with pytest.raises(ValueError, match="dropout_seed: is None"):  # it must be the forward pass's
+    with pytest.raises(ValueError, match="dropout_seed: is None"):  # the forward pass has one
         flashcore.attention_backward(q, q, k, v, dropout_p=0.5)
 
 
@@ -151,7 +151,7 @@ def test_compiled_dropout_without_a_seed(device, dtype):
 
 
 def test_where_dropout_is_drawn(monkeypatch):
-    """A number, but where a call is recorded: then what each run draws on the device."""
+    """A number, except for recorded calls: these draw on the device in each run."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from flashcore._torch import draw_dropout
@@ -162,7 +162,7 @@ def test_where_dropout_is_drawn(monkeypatch):
         assert set(draw_dropout(torch.device(device))) == {"dropout_seed"}
     capturing = True
     assert set(draw_dropout(torch.device("cpu"))) == {"dropout_seed"}
-    with FakeTensorMode():  # there is a device for the state
+    with FakeTensorMode():  # provides a device for the state
         state = draw_dropout(torch.device("cuda"))["dropout_state"]
     assert state.device.type == "cuda"
     assert state.shape == (2,)
@@ -207,7 +207,7 @@ def test_replace_sdpa(device, dtype):
 
 @pytest.mark.parametrize("has_gradients", [False, True])
 def test_fallback_keeps_gradients(has_gradients, monkeypatch):
-    """PyTorch's where the device has no backward pass, otherwise ours."""
+    """PyTorch's function if the device has no backward pass, otherwise ours."""
     monkeypatch.setattr(ft, "_is_differentiated", lambda *_: has_gradients)
     q = draw(1, 4, 8, 16)
     with torch.enable_grad(), ft.replace_sdpa(fallback=True):
@@ -222,7 +222,7 @@ def test_fallback_keeps_gradients(has_gradients, monkeypatch):
 
 @pytest.mark.parametrize("needs_grad", [False, True])
 def test_fallback_for_a_distributed_tensor(needs_grad, monkeypatch):
-    """A DTensor does not know our operator, and says so in PyTorch's own words."""
+    """A DTensor does not know our operator, and raises PyTorch's own error."""
     distributed = pytest.importorskip("torch.distributed")
     tensor = pytest.importorskip("torch.distributed.tensor")
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda q, k, v: "as before")
@@ -257,7 +257,7 @@ def test_replace_sdpa_reaches_modules():
 
 
 def test_flash_registry_activates_silently():
-    """In a process of its own, for PyTorch warns once; a warning would be an error there."""
+    """Runs in a process of its own: PyTorch warns once, and warnings are errors here."""
     if not ft.register_flash_impl():
         pytest.skip("this PyTorch has no registry of flash attention implementations")
     program = """

@@ -1,4 +1,4 @@
-"""Models of transformers, small and randomly initialised: the same logits as with sdpa."""
+"""Small, randomly initialised models of transformers: the same logits as with sdpa."""
 
 import itertools
 import warnings
@@ -51,7 +51,7 @@ def registered(torch_seeded):
 
 
 def pair(make, device, dtype, other="sdpa"):
-    """The same model twice: FlashCore's attention, and sdpa's or another."""
+    """Returns the same model twice: with FlashCore's attention, and with sdpa's or another."""
     kind, config = make()
     config._attn_implementation = "flashcore"
     ours = kind(config).to(device, dtype).eval()
@@ -64,8 +64,8 @@ def pair(make, device, dtype, other="sdpa"):
 
 
 def check(actual, expected, dtype):
-    # Two layers of rounding lie between attention and the logits, which are small: the gate of the
-    # type, relative, doubled.
+    # Two layers of rounding lie between attention and the logits, which are small. The limit is
+    # twice the relative gate of the type.
     actual, expected = actual.double().cpu(), expected.double().cpu()
     relative = gates.GATES[str(dtype).removeprefix("torch.")][1]
     assert actual.isfinite().all()
@@ -73,7 +73,7 @@ def check(actual, expected, dtype):
 
 
 def calls_of(monkeypatch):
-    """Counts what reaches the library, so that a model that went elsewhere is noticed."""
+    """Counts the calls that reach the library, to notice a model that bypasses it."""
     seen = []
     forward = flashcore.transformers.attention
 
@@ -133,7 +133,7 @@ def test_generation(make, device, dtype, cache):
     for step, (a, e) in enumerate(zip(actual.logits, expected.logits, strict=True)):
         check(a, e, dtype)
         steps += 1
-        # Past a tie that rounding decides the other way, the texts are different ones.
+        # After a tie that rounding decides the other way, the texts differ.
         position = 12 + step
         if not torch.equal(actual.sequences[:, position], expected.sequences[:, position]):
             break
@@ -185,7 +185,7 @@ differentiates = pytest.mark.skipif(
     ids=[*DECODERS, "vit", "softcap", "sinks"],
 )
 def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
-    """The loss, every gradient, and the loss after a step of AdamW: as with sdpa, or eager."""
+    """The loss, every gradient, and the loss after an AdamW step equal those of sdpa or eager."""
     seen = calls_of(monkeypatch)
     losses, gradients = [], []
     with torch.enable_grad():
@@ -198,7 +198,7 @@ def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
                 tokens = torch.randint(1, 97, (2, 40), device=device)
                 mask = torch.ones_like(tokens)
                 mask[1, 30:] = 0
-                labels = tokens.masked_fill(mask == 0, -100)  # such rows may see no key at all
+                labels = tokens.masked_fill(mask == 0, -100)  # such rows may see no key
                 batch = {"input_ids": tokens, "labels": labels, "attention_mask": mask}
             model.train()
             if checkpointed:
@@ -218,7 +218,7 @@ def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
     assert losses[:2] == pytest.approx(losses[2:], rel=limit)
     for name, expected in gradients[1].items():
         error = (gradients[0][name].double() - expected.double()).norm()
-        # Softmax does not see a bias of all keys: its gradient is rounding alone.
+        # Softmax ignores a bias common to all keys: its gradient is pure rounding.
         scale = gradients[1][name.replace("k_proj.bias", "q_proj.bias")].double().norm()
         assert error <= limit * scale + 1e-6, name
 
@@ -226,7 +226,7 @@ def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
 @place
 @pytest.mark.parametrize("make", [gemma, gpt_oss], ids=["softcap", "sinks"])
 def test_models_beyond_sdpa(make, device, dtype, monkeypatch):
-    """Those that sdpa leaves the softcap or the sinks out of: as eager, which has them."""
+    """Models whose softcap or sinks sdpa ignores: compared with eager, which has them."""
     seen = calls_of(monkeypatch)
     ours, theirs = pair(make, device, dtype, other="eager")
     if make is gpt_oss:
@@ -264,7 +264,7 @@ def test_compiled(device, dtype):
 @place
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
 def test_cache_in_fp8(device, dtype, name):
-    """A cache that keeps fp8: what sdpa computes of the same numbers, widened."""
+    """A cache in fp8: equals sdpa on the same numbers, widened."""
     small = getattr(torch, name)
 
     class Cache(transformers.DynamicCache):
@@ -301,7 +301,7 @@ def test_cache_in_fp8(device, dtype, name):
 @pytest.mark.compiles
 @place
 def test_static_cache_compiled(device, dtype):
-    """Steps over a static cache: one graph, compiled once, gives what sdpa gives."""
+    """Steps over a static cache: one graph, compiled once, equals sdpa."""
     ours, theirs = pair(DECODERS["grouped"], device, dtype)
     tokens = torch.randint(1, 97, (2, 12), device=device)
     steps = torch.randint(1, 97, (6, 2, 1), device=device)
@@ -322,7 +322,7 @@ def test_static_cache_compiled(device, dtype):
 @place
 @decoder
 def test_continuous_batching(make, device, dtype, monkeypatch):
-    """Requests of several lengths in one batch over a paged cache: each as if it were alone."""
+    """Requests of several lengths in one batch over a paged cache: each as if it ran alone."""
     if tuple(int(n) for n in transformers.__version__.split(".")[:2]) < (5, 23):
         pytest.skip("this transformers has no continuous batching for names that it does not know")
     seen = calls_of(monkeypatch)
@@ -341,7 +341,7 @@ def test_continuous_batching(make, device, dtype, monkeypatch):
     for prompt in prompts:
         tokens = generated[tuple(prompt)]
         assert len(tokens) == 12
-        # Every token is the likeliest one after those before it, but for a tie in rounding.
+        # Each token is the most likely one after its predecessors, except for ties in rounding.
         text = torch.tensor([prompt + tokens], device=device)
         logits = model(text).logits[0, len(prompt) - 1 : -1].float().cpu()
         chosen = logits.gather(1, torch.tensor(tokens)[:, None])[:, 0]
@@ -355,7 +355,7 @@ PACKED = {"cu_seq_lens_q": STARTS, "cu_seq_lens_k": STARTS, "max_length_q": 26, 
 
 
 def spans():
-    """Where each of the packed sequences lies."""
+    """Returns the slice of each packed sequence."""
     return [slice(end - length, end) for end, length in zip(STARTS[1:], LENGTHS, strict=True)]
 
 
@@ -367,7 +367,7 @@ def spans():
     ids=["grouped", "sliding-window", "softcap", "sinks"],
 )
 def test_packed_models(make, beside, device, dtype):
-    """Several sequences in one row longer than the window, whatever mask comes with them."""
+    """Several sequences in one row longer than the window, with every kind of mask."""
     ours, theirs = pair(make, device, dtype, other="eager")
     tokens = torch.randint(1, 97, (1, 40), device=device)
     positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
@@ -442,7 +442,7 @@ def test_packed_sequences_are_apart(mask, causal, window):
 
 
 def test_packed_sequences_with_a_plain_mask_take_no_mask(monkeypatch):
-    """The mask that transformers makes of a windowed layer says no more than the window."""
+    """The mask that transformers makes for a windowed layer repeats the window only."""
     seen = calls_of(monkeypatch)
     q = torch.randn(1, 4, 40, 16)
     far = torch.arange(40)[:, None] - torch.arange(40)
@@ -471,7 +471,7 @@ def test_tables_of_blocks_are_refused():
 
 @pytest.mark.parametrize("asked", ["in the call", "in the config"])
 def test_weights_that_there_are_not(asked):
-    """As with sdpa: said, for the result has none of them."""
+    """Warns like sdpa, because the result has no weights."""
     kind, config = llama(num_key_value_heads=2)
     config._attn_implementation = "flashcore"
     options = {"output_attentions": True}

@@ -1,4 +1,4 @@
-"""flashcore.tune: what a program's own run plans becomes cases, and a table by the command."""
+"""flashcore.tune: the problems of a program become cases, and the command makes a table."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def draw(*shape, dtype=np.float32):
 
 
 def command():
-    """The built command; its tests need one, and the wheel has none."""
+    """Returns the built command, or None: the wheel does not include it."""
     root = pathlib.Path(__file__).parents[2]
     named = os.environ.get("FLASHCORE_COMMAND") or next(
         (str(path) for path in sorted(root.glob("build*/bin/flashcore"))), "flashcore"

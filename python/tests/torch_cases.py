@@ -1,4 +1,4 @@
-"""What the tests of PyTorch tensors share: where they run, their inputs, and the check."""
+"""Shared by the tests of PyTorch tensors: devices, inputs, and checks."""
 
 import gates
 import pytest
@@ -16,7 +16,7 @@ HAS_GPU = torch.cuda.is_available() and flashcore.build_info()["cuda"]
 
 
 def places(on_cpu, on_gpu):
-    """The parameters device and dtype: these dtypes on the CPU, those on a GPU if there is one."""
+    """The parameters device and dtype: these dtypes on the CPU, others on a GPU if there is one."""
     found = [("cpu", dtype) for dtype in on_cpu]
     found += [("cuda", dtype) for dtype in on_gpu if HAS_GPU]
     return pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def inputs(device, dtype, heads=(4, 2), lengths=(37, 53), dims=(64, 64)):
 
 
 def check(out, q, k, v, **options):
-    """Against PyTorch's own, in float64 from the same rounded inputs."""
+    """Compares with PyTorch's own, in float64 from the same rounded inputs."""
     if options.get("attn_mask") is not None and options["attn_mask"].dtype is not torch.bool:
         options["attn_mask"] = options["attn_mask"].double()
-    if options.pop("enable_gqa", False):  # which PyTorch 2.4 does not know
+    if options.pop("enable_gqa", False):  # PyTorch 2.4 does not know it
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), **options)
     assert out.dtype is q.dtype

@@ -1,11 +1,11 @@
-//! Finds an installed FlashCore, or builds it, in this order; the first that fits is used:
+//! Finds an installed FlashCore, or builds it. The first of these that works is used:
 //!
 //! 1. pkg-config, unless FLASHCORE_NO_PKG_CONFIG is set
 //! 2. the environment variable FLASHCORE_DIR, the prefix of an installation
 //! 3. with the feature `vendored`: CMake builds the sources of this crate
 //!
-//! FLASHCORE_LINK=static or dynamic says how to link an installed library; the default is static
-//! where there is a libflashcore.a. Nothing is fetched.
+//! FLASHCORE_LINK=static or dynamic says how to link an installed library; the default is static if
+//! there is a libflashcore.a. Nothing is downloaded.
 //!
 //! Crates that depend on this one directly get DEP_FLASHCORE_INCLUDE, _LIBDIR, _VERSION, _LINK
 //! (static or dynamic) and _SOURCE (pkg-config, FLASHCORE_DIR or vendored).
@@ -61,7 +61,7 @@ struct Library {
     include: PathBuf,
     directory: PathBuf,
     is_static: bool,
-    /// What a static library needs: the flags of `Libs.private`.
+    /// The flags of `Libs.private`, which a static library needs.
     private_flags: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Library {
         let link = if self.is_static { "static" } else { "dynamic" };
         println!("cargo:link={}", link);
         println!("cargo:source={}", self.source);
-        // For this crate's own tests.
+        // Used by this crate's own tests.
         println!("cargo:rustc-env=FLASHCORE_SYS_INCLUDE={}", self.include.display());
         println!("cargo:rustc-env=FLASHCORE_SYS_RUSTC={}", variable("RUSTC"));
     }
@@ -116,7 +116,7 @@ fn from_pkg_config() -> Result<Library, String> {
         Command::new(&program).args(["--variable=pcfiledir", "flashcore"]).output().map_err(
             |error| format!("pkg-config: {} does not start: {}", program.to_string_lossy(), error),
         )?;
-    // As a shell wants it: a backslash before a space.
+    // Undoes shell quoting: a backslash before a space.
     let folder = String::from_utf8_lossy(&output.stdout).trim().replace("\\ ", " ");
     if !output.status.success() || folder.is_empty() {
         return Err("pkg-config: knows no flashcore".into());
@@ -151,7 +151,7 @@ fn from_directory() -> Result<Library, String> {
     }
 }
 
-/// The library that an installed flashcore.pc describes.
+/// Returns the library that an installed flashcore.pc describes.
 fn installed(source: &'static str, file: &Path) -> Result<Library, String> {
     println!("cargo:rerun-if-changed={}", file.display());
     let described = PackageFile::read(file).map_err(|error| format!("{}: {}", source, error))?;
@@ -197,15 +197,15 @@ fn installed(source: &'static str, file: &Path) -> Result<Library, String> {
     })
 }
 
-/// Whether a library of this version has what these bindings declare: an ABI change of a 0.x
-/// version shows in its minor number, an addition in the last one.
+/// Returns whether a library of this version has everything that these bindings declare. In 0.x
+/// versions an ABI change increases the minor number, an addition the last one.
 fn fits(version: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> { text.split('.').flat_map(str::parse).collect() };
     let (found, wanted) = (numbers(version), numbers(&variable("CARGO_PKG_VERSION")));
     found.len() == 3 && found[..2] == wanted[..2] && found[2] >= wanted[2]
 }
 
-/// A pkg-config file: its lines, and the folder that it lies in.
+/// A pkg-config file: its lines, and its folder.
 struct PackageFile {
     folder: PathBuf,
     text: String,
@@ -218,8 +218,8 @@ impl PackageFile {
         Ok(PackageFile { folder: file.parent().unwrap_or_else(|| Path::new(".")).into(), text })
     }
 
-    /// The words of a field, with the variables filled in. They are split first, so that a folder's
-    /// name may have spaces.
+    /// The words of a field, with variables substituted. The field is split first, so that a
+    /// folder's name may have spaces.
     fn value(&self, field: &str) -> Vec<String> {
         let line = self.text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.unwrap_or("").split_whitespace().map(|word| self.fill_in(word)).collect()
@@ -253,7 +253,7 @@ fn from_sources() -> Result<Library, String> {
         return Err("feature vendored: does not build for another machine than this one".into());
     }
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
-    // A package has the sources inside; in a checkout they are those of the repository.
+    // A package contains the sources; in a checkout they are the repository's.
     let candidates = [here.join("vendor"), here.join("../..")];
     let header = "include/flashcore/flashcore.h";
     let source = candidates.iter().find(|folder| folder.join(header).is_file());
@@ -301,7 +301,7 @@ fn from_sources() -> Result<Library, String> {
     })
 }
 
-/// Runs a command whose output Cargo shows when the build fails.
+/// Runs a command. Cargo shows its output if the build fails.
 fn run(command: &mut Command) {
     eprintln!("{:?}", command);
     match command.status() {

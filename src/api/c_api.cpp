@@ -34,7 +34,7 @@ using flashcore::StatusCode;
 
 namespace {
 
-// A buffer rather than a string: an error can be told when there is no memory left.
+// A fixed buffer rather than a string: errors can be reported when memory has run out.
 std::array<char, 1024>& last_error() {
   thread_local std::array<char, 1024> buffer{};
   return buffer;
@@ -82,10 +82,10 @@ struct flashcore_plan {
 
 namespace {
 
-// The plans that there are: what a caller passes is looked for here, and never followed.
+// The live plans: a caller's handle is looked up here, and never dereferenced.
 class LivePlans {
  public:
-  // Never destroyed, since threads may use plans until the process ends; and in memory of its own,
+  // Never destroyed, since threads may use plans until the process ends. Statically allocated,
   // since the first call may be one that cannot fail.
   static LivePlans& of_process() noexcept {
     alignas(LivePlans) static std::byte memory[sizeof(LivePlans)];
@@ -109,8 +109,8 @@ class LivePlans {
     plans_.erase(found);
   }
 
-  // Null when there is no such plan. What is returned lives on when the plan is destroyed
-  // meanwhile.
+  // Returns null if there is no such plan. The result stays alive if the plan
+  // is destroyed meanwhile.
   std::shared_ptr<const flashcore_plan> find(const flashcore_plan* handle) {
     const std::shared_lock lock(mutex_);
     const auto found = plans_.find(handle);
@@ -135,7 +135,7 @@ Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const 
   if (strided && stride == nullptr) {
     return invalid("stride: pointer is null, wanted {} strides", rank);
   }
-  // Trailing extents of 1 change no stride of the dimensions that there are.
+  // Trailing extents of 1 do not change the strides of the existing dimensions.
   std::array<int64_t, FLASHCORE_MAX_RANK> extents = {1, 1, 1, 1};
   std::copy_n(shape, rank, extents.begin());
   flashcore::TensorDesc made = flashcore::TensorDesc::contiguous(
@@ -153,7 +153,7 @@ Status no_function(std::string_view name) {
   return invalid("{}: pointer is null, wanted a callback", name);
 }
 
-// Calls take(problem, options) with what the structs say.
+// Calls take(problem, options) with the contents of the structs.
 template <class Take>
 Status with_problem(const flashcore_problem* problem, const flashcore_plan_options* options,
                     const Take& take) {
@@ -183,7 +183,7 @@ flashcore_status each_verdict(const flashcore_problem* problem,
   });
 }
 
-// As the visitor of C sees verdicts.
+// Wraps a C visitor.
 auto visiting(flashcore_verdict_visitor visit, void* user) {
   return [=](const flashcore::KernelVerdict& one) {
     flashcore_verdict verdict = {};
@@ -203,7 +203,7 @@ Status keep_plan(Result<Plan> made, flashcore_plan** plan) {
   return {};
 }
 
-// A call that is no plan: run(problem, arguments, options).
+// A call without a plan: run(problem, arguments, options).
 template <class CProblem, class CArguments, class Run>
 flashcore_status call(const CProblem* problem, const CArguments* arguments,
                       const flashcore_plan_options* options, const Run& run) {
@@ -248,7 +248,7 @@ flashcore_status run_plan(const flashcore_plan* plan, const CArguments* argument
 
 const char* flashcore_last_error(void) { return last_error().data(); }
 
-// The names are literals, so data() ends in a zero.
+// The names are literals, so data() is zero-terminated.
 const char* flashcore_status_name(flashcore_status status) {
   return flashcore::to_string(static_cast<StatusCode>(status)).data();
 }
@@ -513,7 +513,7 @@ flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t offset, float d
 
 namespace {
 
-// The C++ strings behind the C build info, made once.
+// The C++ strings behind the C build info, created once.
 const flashcore::BuildInfo& build_info_strings() {
   static const flashcore::BuildInfo info = flashcore::build_info();
   return info;
@@ -525,7 +525,7 @@ const char* flashcore_version(void) {
   try {
     return build_info_strings().version.c_str();
   } catch (...) {
-    return "";  // no memory for a dozen bytes; the next call tries again
+    return "";  // out of memory for a few bytes; the next call tries again
   }
 }
 

@@ -1,4 +1,4 @@
-// The C interface's structs, read from callers that may have another version of them, or nonsense.
+// Reads the C interface's structs, which may come from another version, or contain nonsense.
 #pragma once
 
 #include "flashcore/flashcore.h"
@@ -8,7 +8,7 @@
 
 namespace flashcore::api {
 
-// Each checks what only C can get wrong (null, sizes, flags); the rest is for make_plan and run.
+// Each checks only what is specific to C (null, sizes, flags); make_plan and run check the rest.
 Result<Problem> read_problem(const flashcore_problem* problem);
 Result<PlanOptions> read_options(const flashcore_plan_options* options);  // null: defaults
 Result<Arguments> read_arguments(const flashcore_arguments* arguments);
@@ -21,7 +21,7 @@ Result<AppendArguments> read_arguments(const flashcore_append_arguments* argumen
 Result<Quantize> read_problem(const flashcore_quantize_problem* problem);
 Result<QuantizeArguments> read_arguments(const flashcore_quantize_arguments* arguments);
 
-// Defaults into the first struct_size bytes.
+// Writes defaults into the first struct_size bytes.
 Status init_problem(flashcore_problem* problem, size_t struct_size);
 Status init_options(flashcore_plan_options* options, size_t struct_size);
 Status init_arguments(flashcore_arguments* arguments, size_t struct_size);
@@ -34,7 +34,7 @@ Status init_arguments(flashcore_append_arguments* arguments, size_t struct_size)
 Status init_problem(flashcore_quantize_problem* problem, size_t struct_size);
 Status init_arguments(flashcore_quantize_arguments* arguments, size_t struct_size);
 
-// As many bytes as the caller's struct_size says.
+// Writes as many bytes as the caller's struct_size says.
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out);
 Status write_build_info(const flashcore_build_info& info, flashcore_build_info* out);
 

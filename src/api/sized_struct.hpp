@@ -1,5 +1,5 @@
-// Sized structs: `struct_size` bytes are the caller's. Members past it have their defaults, and
-// bytes past what this library knows must be zero.
+// Sized structs: the caller passes `struct_size` bytes. Members past them have their defaults, and
+// bytes past the members that this library knows must be zero.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace flashcore::api {
 
-// No struct grows past this; a larger struct_size is garbage, and reading as far would be too.
+// No struct grows past this size; a larger struct_size is garbage, and that many bytes must not be read.
 inline constexpr size_t kLargestStruct = 8192;
 
-// The smallest sizes taken: inputs need what has no default, outputs everything since version 0.1.
+// The smallest sizes accepted: inputs need the members without defaults, outputs all members of version 0.1.
 template <class T>
 constexpr size_t kSmallest = 0;
 template <>
@@ -56,7 +56,7 @@ inline constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_devi
 template <>
 inline constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
 
-// The parameter's name.
+// The name of the parameter.
 template <class T>
 constexpr std::string_view kName = "info";
 template <>
@@ -136,7 +136,7 @@ size_t declared_size(const T* from) {
   return size;
 }
 
-// `value` holds the defaults on entry.
+// `value` must hold the defaults on entry.
 template <class T>
 Status read_sized(const T* from, T& value) {
   FLASHCORE_RETURN_IF_ERROR(check_not_null(from));

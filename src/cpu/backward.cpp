@@ -1,14 +1,14 @@
-// Cuts a backward run into jobs, in steps that wait for each other:
+// Cuts a backward run into jobs. Each step waits for the one before:
 //
-//   1  batch entry, query head             delta = dO . O - dLSE, LSE, what the sink gets
+//   1  batch entry, query head             delta = dO . O - dLSE, LSE, the sink's gradient
 //   2  batch entry, KV head, part of keys  dK, dV, and a part of dQ
 //   3  batch entry, query head             dQ: the sum of its parts
-//   4  tile of dBias, where asked for      the sum over what it is broadcast to
+//   4  tile of dBias, if requested         the sum over the broadcast dimensions
 //
-// How keys are cut depends on their number in the entry alone, and every sum has one order: neither
-// threads nor the batch change a result, but for sums over the batch, unless a config cuts keys
-// otherwise. There are at most kMostParts parts, so memory is linear in the sequence.
-//
+// The cut along the keys depends only on the entry's number of keys, unless a config sets
+// it, and every sum has a fixed order. So neither threads nor the batch change a result,
+// except for sums over the batch. There are at most kMostParts parts, so memory is linear
+// in the sequence.
 //   workspace   | delta | LSE | parts of dQ | parts of dSinks | parts of dSlopes |
 //               | scratch of each thread |
 #include "cpu/backward.hpp"
@@ -33,41 +33,41 @@ namespace flashcore::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kMostParts = 4;  // unless a config has more
+constexpr int64_t kMostParts = 4;  // unless a config sets more
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) {
   return bytes > kTooLarge - kAlignment ? kTooLarge : divide_up(bytes, kAlignment) * kAlignment;
 }
 
-// bf16 products where all factors are bf16: dO has the type of O.
+// bf16 products need bf16 factors; dO has O's type.
 Target target_of(const ForwardProblem& p) {
   return target_for(p.dtype == DType::bf16 && p.o_dtype == DType::bf16);
 }
 
-// Keys per block: what is packed of them, and their gradients, fit the second-level cache.
+// Keys per block: their packed K and V, and their gradients, fit the second-level cache.
 int64_t choose_block_kv(const ForwardProblem& p) {
   const int64_t width = p.head_dim_qk + p.head_dim_v;
   return width <= 320 ? 256 : width <= 640 ? 128 : 64;
 }
 
-// Everything that does not depend on the data.
+// All values of a run that do not depend on the data.
 struct BackwardPlan {
   BackwardProblem problem;
   const BackwardKernels* kernels = nullptr;
   BackwardLayout layout;
   int threads = 1;
-  int64_t group = 0;   // query heads a KV head
-  int64_t rows_q = 0;  // of one head, of all entries
+  int64_t group = 0;   // query heads per KV head
+  int64_t rows_q = 0;  // per head, over all entries
   int64_t most_parts = kMostParts;
-  int64_t parts = 1;  // most of an entry
+  int64_t parts = 1;  // most per entry
   int64_t part_stride = 0;
   int64_t lse_offset = 0, dq_offset = 0, sinks_offset = 0, slopes_offset = 0;
   int64_t scratch_offset = 0, scratch_stride = 0;
   int64_t bytes = 0;
 };
 
-// Keys of an entry that a part has: whole blocks.
+// Keys per part of an entry: whole blocks.
 int64_t keys_a_part(const BackwardPlan& plan, int64_t keys) {
   const int64_t block = plan.layout.block_kv;
   const int64_t blocks = divide_up(std::max<int64_t>(keys, 1), block);
@@ -78,7 +78,7 @@ int64_t parts_of(const BackwardPlan& plan, int64_t keys) {
   return std::max<int64_t>(1, divide_up(keys, keys_a_part(plan, keys)));
 }
 
-// What a config names.
+// The names in a config.
 constexpr std::string_view kBlockName = "block_kv", kPartsName = "parts", kThreadsName = "threads";
 
 BackwardPlan make_backward_plan(const BackwardProblem& problem, const PlanContext& context) {
@@ -86,7 +86,7 @@ BackwardPlan make_backward_plan(const BackwardProblem& problem, const PlanContex
   BackwardPlan plan;
   plan.problem = problem;
   plan.kernels = kernels_of(target_of(p)).backward;
-  // backward_refuses() has seen that there are some.
+  // backward_refuses() has checked that kernels exist.
   plan.layout = plan.kernels->layout(  // NOLINT(clang-analyzer-core.NullDereference)
       problem, config_value(context.config, kBlockName, choose_block_kv(p)));
   plan.most_parts = config_value(context.config, kPartsName, kMostParts);
@@ -153,7 +153,7 @@ class Run {
   }
 
  private:
-  // Calls task(i, scratch) with a scratch memory that no other thread has.
+  // Calls task(i, scratch) with scratch memory that no other thread uses.
   template <class Task>
   void in_parallel(int64_t count, const Task& task) {
     std::atomic<int64_t> next{0};

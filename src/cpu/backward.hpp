@@ -10,7 +10,7 @@
 namespace flashcore::cpu {
 
 std::string backward_refuses(const BackwardProblem& problem, const PlanContext& context);
-// Blocks of keys, parts of the keys, and fewer threads.
+// Configs with other key blocks, other parts of the keys, and fewer threads.
 std::vector<std::string> backward_candidates(const BackwardProblem& problem,
                                              const PlanContext& context);
 PlannedBackward plan_backward(const BackwardProblem& problem, const PlanContext& context);

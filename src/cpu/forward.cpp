@@ -1,8 +1,8 @@
-// Cuts a run into jobs: (batch entry, KV head, some of its query heads, some queries), for short
-// sequences of queries also a range of keys. With very few rows, several KV heads make a job that
-// reads K and V in place (simd/direct-inl.hpp). A row's bits depend on none of it but the range of
-// keys, and that only on the entry's own lengths and the config: so neither threads nor the batch
-// change a result. (A tuning table's configs go by the batch, where that is allowed.)
+// Cuts a run into jobs: (batch entry, KV head, some of its query heads, some queries). Entries with
+// few queries are also cut into ranges of keys. With very few rows, several KV heads form a job
+// that reads K and V in place (simd/direct-inl.hpp). A row's bits depend only on the ranges of
+// keys, and those only on the entry's own lengths and the config, so neither threads nor the batch
+// change a result. (A tuning table's configs may depend on the batch, if the options allow that.)
 //
 //   workspace   | first job and first partial result of each entry | scratch of each thread |
 //               | partial results |
@@ -28,34 +28,34 @@ namespace flashcore::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-// Entries with at most this many rows in use a KV head are cut along the keys as well.
+// Entries with at most this many rows in use per KV head are also cut along the keys.
 constexpr int64_t kFewRows = 48;
-constexpr int64_t kKeysASplit = 4096;  // of one KV head
-constexpr int64_t kMostRows = 384;     // of a job, unless a config has more
+constexpr int64_t kKeysASplit = 4096;  // per KV head
+constexpr int64_t kMostRows = 384;     // per job, unless a config sets more
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
 
-// Whether the products can be those of bf16: fp8 caches under a bf16 Q are widened to fp32.
+// Returns whether bf16 products are possible: fp8 caches under a bf16 Q are widened to fp32.
 bool is_bf16(const ForwardProblem& p) { return p.dtype == DType::bf16 && p.k_dtype == DType::bf16; }
 
-// Keys per block: K and V of one packed fit the second-level cache.
+// Keys per block: their packed K and V fit the second-level cache.
 int64_t choose_block_kv(const ForwardProblem& p) {
   const int64_t width = p.head_dim_qk + p.head_dim_v;
   return width <= 640 ? 256 : width <= 1280 ? 128 : 64;
 }
 
-// Everything that does not depend on the data.
+// All values of a run that do not depend on the data.
 struct ForwardPlan {
   ForwardProblem problem;
   const SimdKernels* kernels = nullptr;
   TileLayout layout;
   int threads = 1;
-  int64_t group = 1;        // query heads a KV head
-  int64_t heads_a_job = 1;  // of a group
+  int64_t group = 1;        // query heads per KV head
+  int64_t heads_a_job = 1;  // heads of one group
   int64_t queries_a_job = 1;
   int64_t keys_a_split = kKeysASplit;
-  int64_t partial_floats = 0;  // of a job
+  int64_t partial_floats = 0;  // per job
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;
   int64_t partial_offset = 0;
@@ -70,7 +70,7 @@ bool has_few_rows(const ForwardProblem& p, int64_t group, int64_t rows_q) {
 
 bool is_direct(const ForwardPlan& plan, int64_t len_q) { return plan.group * len_q <= kDirectRows; }
 
-// KV heads of a direct job, and the keys that it takes of them: together as many as another job has.
+// KV heads of a direct job, and its number of keys per head: in all as many as another job has.
 int64_t direct_heads(const ForwardPlan& plan) {
   const int64_t heads = plan.problem.heads_kv;
   return divide_up(heads, divide_up(heads, kDirectHeads));
@@ -85,15 +85,15 @@ int64_t parts_of_heads(const ForwardPlan& plan, bool direct) {
   return direct ? divide_up(heads, direct_heads(plan)) : heads * plan.chunks();
 }
 
-// How an entry is cut. Jobs of queries in use come first: [queries from last to first][heads][keys];
-// then those of rows behind them.
+// How an entry is cut. The jobs of queries in use come first, [queries from last to
+// first][heads][keys]; then the jobs of unused rows.
 struct Cut {
   bool direct = false;
-  int64_t heads = 0;   // parts of the heads, of queries in use
-  int64_t keys = 0;    // keys of a part
+  int64_t heads = 0;   // parts of the heads, for queries in use
+  int64_t keys = 0;    // keys per part
   int64_t splits = 1;  // parts of the keys
   int64_t blocks = 0;  // parts of the queries in use
-  int64_t idle = 0;    // jobs of the rows behind them
+  int64_t idle = 0;    // jobs of unused rows
 
   int64_t live_jobs() const { return heads * blocks * splits; }
   int64_t jobs() const { return live_jobs() + idle; }
@@ -113,7 +113,7 @@ Cut cut_of(const ForwardPlan& plan, const Sequence& s) {
   return cut;
 }
 
-// Most partial results that a run can need.
+// The maximum of partial results that a run can need.
 int64_t most_partials(const ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
   const bool own_lengths = p.packed || p.seqlens_q.present;
@@ -132,18 +132,18 @@ int64_t most_partials(const ForwardPlan& plan) {
   return sum_of({others, direct});
 }
 
-// Rows of O, of all heads.
+// Rows of O over all heads.
 int64_t all_rows(const ForwardProblem& p) {
   return product_of({p.packed ? p.total_q : product_of({p.batch, p.seqlen_q}), p.heads_q});
 }
 
-// An upper bound of the jobs of a run: no thread beyond it gets scratch memory.
+// An upper bound of a run's jobs: threads beyond it get no scratch memory.
 int64_t most_jobs(const ForwardProblem& p, int64_t keys_a_split) {
   const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), keys_a_split);
   return std::max<int64_t>(1, product_of({all_rows(p), splits}));
 }
 
-// Rows per job: enough to pay for packing K and V, few enough for every thread to find jobs.
+// Rows per job: enough to pay for packing K and V, few enough to give every thread a job.
 int64_t choose_rows(const ForwardProblem& p, int threads) {
   int64_t rows = kMostRows;
   while (rows > 48 && all_rows(p) / rows < 8 * threads) rows /= 2;
@@ -157,7 +157,7 @@ void set_rows(ForwardPlan& plan, int64_t rows) {
   plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
 }
 
-// Where the jobs of each entry begin, in the workspace: batch + 1 entries each.
+// The first job and first partial result of each entry, in the workspace: batch + 1 elements each.
 struct Schedule {
   std::span<int64_t> first_job;
   std::span<int64_t> first_partial;
@@ -216,16 +216,16 @@ class Run {
  private:
   struct Place {
     int64_t batch = 0;
-    int64_t in_entry = 0;  // number of the job in its entry
+    int64_t in_entry = 0;  // index of the job in its entry
     Sequence sequence;
     Cut cut;
-    int64_t heads = 0;  // which part of the heads
-    int64_t split = 0;  // and of the keys
+    int64_t heads = 0;  // index of the part of the heads
+    int64_t split = 0;  // index of the part of the keys
     int64_t first = 0;  // queries [first, last)
     int64_t last = 0;
   };
 
-  // Calls task(i, scratch) with a scratch memory that no other thread has.
+  // Calls task(i, scratch) with scratch memory that no other thread uses.
   template <class Task>
   void in_parallel(int64_t count, const Task& task) {
     std::atomic<int64_t> next{0};
@@ -249,7 +249,7 @@ class Run {
       place.split = place.in_entry % cut.splits;
       const int64_t n = place.in_entry / cut.splits;
       place.heads = n % cut.heads;
-      // The last queries first, since under a causal mask they have the most keys.
+      // Starts with the last queries, which have the most keys under a causal mask.
       place.first = (cut.blocks - 1 - n / cut.heads) * plan_.queries_a_job;
       place.last = std::min(place.first + plan_.queries_a_job, place.sequence.len_q);
     } else {
@@ -311,7 +311,7 @@ class Run {
 
 namespace {
 
-// What a config names.
+// The names in a config.
 constexpr std::string_view kRowsName = "rows", kBlockName = "block_kv", kSplitName = "split",
                            kThreadsName = "threads";
 
@@ -331,7 +331,7 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
   plan.layout =
       plan.kernels->layout(problem, std::max(rows, rows_direct),
                            config_value(context.config, kBlockName, choose_block_kv(problem)));
-  // Only entries of few rows have partial results.
+  // Only entries with few rows have partial results.
   plan.partial_floats =
       divide_up(std::max(std::min(rows, kFewRows), rows_direct) * (2 + plan.layout.width_v), 16) *
       16;
@@ -341,7 +341,7 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
       sum_of({plan.scratch_offset, product_of({plan.threads, plan.scratch_stride})});
   plan.bytes = sum_of(
       {plan.partial_offset, product_of({most_partials(plan), plan.partial_floats, sizeof(float)})});
-  // Jobs are counted in 64 bits, too.
+  // The number of jobs must fit 64 bits, too.
   if (most_jobs(problem, plan.keys_a_split) == kTooLarge) plan.bytes = kTooLarge;
   return plan;
 }
@@ -370,8 +370,8 @@ std::vector<std::string> forward_candidates(const ForwardProblem& p, const PlanC
   const int64_t group = p.heads_q / p.heads_kv;
   const int64_t own_block = choose_block_kv(p), own_rows = choose_rows(p, context.threads);
   const int64_t most = std::clamp<int64_t>(group, 1, kFewRows) * std::max<int64_t>(1, p.seqlen_q);
-  // Names say both, so that they are the same at any number of threads, and with them the bits.
-  int64_t tried = 0;  // rows of the smallest job that has all
+  // Names contain both values, so that a name means the same, and gives the same bits, at any number of threads.
+  int64_t tried = 0;  // rows of the last job size tried
   for (const int64_t rows : {48, 96, 192, 384, 768}) {
     if (tried >= most) break;
     tried = rows;

@@ -10,7 +10,7 @@
 namespace flashcore::cpu {
 
 std::string forward_refuses(const ForwardProblem& problem, const PlanContext& context);
-// Blocks of queries and keys, splits of long caches, and fewer threads.
+// Configs with other blocks of queries and keys, other splits of long caches, and fewer threads.
 std::vector<std::string> forward_candidates(const ForwardProblem& problem,
                                             const PlanContext& context);
 PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context);

@@ -16,7 +16,7 @@ void clear(const LargestOutput& output, float* data) {
 
 void raise(const LargestOutput& output, float* data, int64_t batch, int64_t head, float value) {
   if (!output.present) return;
-  if (std::isnan(value)) value = std::numeric_limits<float>::quiet_NaN();  // one NaN in all orders
+  if (std::isnan(value)) value = std::numeric_limits<float>::quiet_NaN();  // one NaN for all orders
   const std::atomic_ref<float> element(data[output.at(batch, head)]);
   float seen = element.load(std::memory_order_relaxed);
   while (!std::isnan(seen) && !(value <= seen)) {

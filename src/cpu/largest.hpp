@@ -1,4 +1,4 @@
-// The outputs amax_o and amax_s: threads add what their rows have, in any order.
+// The outputs amax_o and amax_s: threads add their rows' values, in any order.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace flashcore::cpu {
 
 inline bool wants_largest(const ForwardProblem& p) { return p.amax_o.present || p.amax_s.present; }
 
-// All elements become 0. Before the first row is added.
+// Sets all elements to 0. Call it before the first row is added.
 void clear_largest(const ForwardProblem& p, const Arguments& args);
 
-// A row's largest |O| and probability, each at least 0, or NaN, which is larger than all.
+// Adds a row's largest |O| and probability, each at least 0, or NaN, which counts as the largest.
 void add_largest(const ForwardProblem& p, const Arguments& args, int64_t batch, int64_t head,
                  float largest_o, float largest_p);
 
-// The larger of two such numbers.
+// Returns the larger of two such numbers.
 template <class Float>
 Float larger(Float a, Float b) {
   return b > a || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN

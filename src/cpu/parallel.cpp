@@ -1,8 +1,8 @@
-// Threads that stay, asleep between loops: starting one costs more than a small problem does.
+// Persistent threads that sleep between loops: starting a thread costs more than a small problem.
 //
-// A loop draws its tasks from a shared counter. The caller posts it on a board, works on it like
-// everybody, takes it off the board, and waits for those who still are in it. So a loop ends even
-// if no other thread ever comes: loops of several callers, and loops within loops, cannot block.
+// A loop's tasks are drawn from a shared counter. The caller posts the loop on a board, draws tasks
+// like every other thread, takes the loop off the board, and waits for the threads that are still in
+// it. So a loop ends even if no other thread ever joins: concurrent and nested loops cannot deadlock.
 #include "cpu/parallel.hpp"
 
 #include <unistd.h>
@@ -39,7 +39,7 @@ class Loop {
 
   // Guarded by the board's mutex.
   int64_t places = 0;   // helpers that may still join
-  int64_t helpers = 0;  // that are at work
+  int64_t helpers = 0;  // helpers at work
   std::condition_variable left;
 
  private:
@@ -53,14 +53,14 @@ class Loop {
 class Board {
  public:
   // The board of this process. It is never destroyed, so threads may wait on it until the process
-  // ends; a forked child, which has none of them, starts another.
+  // ends. A forked child has none of the threads and starts another board.
   static Board& of_process() {
     static std::atomic<Board*> current{nullptr};
     Board* board = current.load(std::memory_order_acquire);
     if (board != nullptr && board->process_ == getpid()) return *board;
     auto* const fresh = new Board;
     if (current.compare_exchange_strong(board, fresh, std::memory_order_acq_rel)) return *fresh;
-    delete fresh;  // another thread was first; this one has no threads yet
+    delete fresh;  // another thread was faster; this board has no threads yet
     return *board;
   }
 
@@ -87,7 +87,7 @@ class Board {
         std::thread([this] { help(); }).detach();
       }
     } catch (const std::system_error&) {
-      // The system gives no more threads: those that there are draw all the tasks.
+      // The system refuses more threads: the existing ones draw all the tasks.
     }
   }
 
@@ -101,7 +101,7 @@ class Board {
       lock.unlock();
       loop.work();
       lock.lock();
-      if (--loop.helpers == 0) loop.left.notify_one();  // locked: the loop may not go before
+      if (--loop.helpers == 0) loop.left.notify_one();  // under the lock, or the loop may be gone
     }
   }
 

@@ -6,11 +6,11 @@
 
 namespace flashcore::cpu {
 
-// Hardware threads that this process may use; at least 1.
+// Returns the number of hardware threads that this process may use; at least 1.
 int hardware_threads();
 
-// Calls task(i) for every i in [0, count), each once, on up to `threads` threads (0: all), the
-// caller's among them. Returns when all are done; the first exception is thrown again here.
+// Calls task(i) once for every i in [0, count), on up to `threads` threads (0: all), including the
+// caller's. Returns when all are done, and rethrows the first exception.
 void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& task);
 
 }  // namespace flashcore::cpu

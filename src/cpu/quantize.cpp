@@ -1,9 +1,9 @@
-// Quantisation in strips: some rows of an entry, of one head a task. Where a strip has whole groups
-// of its own, it is read once; otherwise its largest magnitudes are found first, and the strips are
-// converted when all are known.
+// Quantisation in strips: one task converts some rows of an entry, of one head. If every strip has
+// its own scale groups, it is read once; otherwise a first pass finds the largest magnitudes, and a
+// second one converts.
 //
-// A largest magnitude does not depend on the order, and sums of a mean are those of fixed strips,
-// added in order: so the bits do not depend on the threads.
+// A largest magnitude does not depend on the order, and a mean is the sum over fixed strips in a
+// fixed order: so the bits do not depend on the threads.
 #include "cpu/quantize.hpp"
 
 #include <algorithm>
@@ -24,14 +24,14 @@ constexpr int64_t kRowsAStrip = 256;
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Rows of an entry. Rows from `in_use` on are not in use; `blocks` begin at the first row in use.
+// Some rows of an entry. The first `in_use` of them are in use.
 struct Strip {
   int64_t entry = 0;
-  int64_t first = 0;  // of the entry
+  int64_t first = 0;  // within the entry
   int64_t all = 0;
   int64_t in_use = 0;
-  int64_t blocks_before = 0;  // of earlier strips
-  int64_t blocks = 0;         // with a row in use
+  int64_t blocks_before = 0;  // blocks of earlier strips
+  int64_t blocks = 0;         // blocks with a row in use
 };
 
 class QuantizeRun {
@@ -65,13 +65,13 @@ class QuantizeRun {
   }
 
  private:
-  // Whether each group lies in one strip of one head.
+  // Returns whether each group lies within one strip of one head.
   bool has_own_groups() const {
     return p_.scale_batches == p_.batch && p_.scale_heads == p_.heads &&
            (block_ <= kRowsAStrip || p_.rows <= kRowsAStrip);
   }
 
-  // No strip has rows of two blocks unless it has both as a whole.
+  // A strip holds rows of several blocks only if it holds these blocks as a whole.
   std::vector<Strip> cut(int64_t rows) const {
     std::vector<Strip> strips;
     int64_t blocks = 0;
@@ -92,7 +92,7 @@ class QuantizeRun {
   template <class Body>
   void each(const std::vector<Strip>& strips, const Body& body) const {
     parallel_for(static_cast<int64_t>(strips.size()) * p_.heads, threads_, [&](int64_t task) {
-      // Heads are innermost: they lie beside each other where rows are [.., rows, heads, width].
+      // Heads are innermost, because they are adjacent in memory if rows are [.., rows, heads, width].
       body(strips[static_cast<size_t>(task / p_.heads)], task % p_.heads);
     });
   }
@@ -136,7 +136,7 @@ class QuantizeRun {
     each_scale([](float& scale) { scale = 1; });
   }
 
-  // The scales hold the largest magnitudes until all are known.
+  // The scales hold the largest magnitudes until all of them are known.
   void find_scales(const std::vector<Strip>& strips) const {
     const int64_t blocks = strips.empty() ? 0 : strips.back().blocks_before + strips.back().blocks;
     std::vector<float> found(static_cast<size_t>(blocks * p_.heads));
@@ -175,7 +175,7 @@ class QuantizeRun {
 
   void find_means() const {
     std::vector<Strip> strips;
-    std::vector<size_t> begin;  // of an entry's strips
+    std::vector<size_t> begin;  // index of each entry's first strip
     for (int64_t b = 0; b < p_.batch; ++b) {
       begin.push_back(strips.size());
       const int64_t in_use = entries_[static_cast<size_t>(b)].in_use;
@@ -215,7 +215,7 @@ class QuantizeRun {
   const int threads_;
   const QuantizeKernels& kernels_;
   const float largest_number_;
-  const int64_t block_;  // rows that one scale serves
+  const int64_t block_;  // rows per scale
   std::vector<EntryRows> entries_;
 };
 
@@ -225,7 +225,7 @@ void quantize(const QuantizeProblem& problem, const QuantizeArguments& args, int
   QuantizeProblem p = problem;
   const bool has_elements =
       p.heads > 0 && p.head_dim > 0 && (p.packed ? p.total > 0 : p.batch > 0 && p.rows > 0);
-  // Without elements, extents may be of any size: what is left are scales of 1 and means of 0.
+  // Without elements, extents may be of any size. What remains are scales of 1 and means of 0.
   if (!has_elements) {
     for (int64_t b = 0; b < p.scale_batches; ++b) {
       for (int64_t h = 0; h < p.scale_heads; ++h) {

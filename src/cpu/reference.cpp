@@ -1,5 +1,5 @@
-// The fp64 reference. One task is a batch entry and KV head; a row is done in three passes over
-// its keys: scores and their largest, the denominator, the weighted sum.
+// The fp64 reference. One task is a batch entry and KV head. Each row takes three passes over its
+// keys: scores and their maximum, the denominator, the weighted sum.
 #include "cpu/reference.hpp"
 
 #include <cmath>
@@ -66,7 +66,7 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
 void reference_forward(const ForwardProblem& p, const Arguments& args, int threads,
                        DType intermediate) {
   clear_largest(p, args);
-  if (p.heads_q == 0 || p.seqlen_q == 0) return;  // no row, however large the batch
+  if (p.heads_q == 0 || p.seqlen_q == 0) return;  // no rows, however large the batch
   const int64_t group = p.heads_q / p.heads_kv;
   const DropoutWeights dropout(p, args);
   parallel_for(p.batch * p.heads_kv, threads, [&](int64_t task) {

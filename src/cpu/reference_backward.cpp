@@ -1,5 +1,5 @@
 // The fp64 reference of gradients. One task is a batch entry and KV head, and owns the rows of dQ,
-// dK and dV that belong to it. Row by row of its queries, with P from scores as in the forward pass:
+// dK and dV that belong to it. It goes query by query, with P from scores as in the forward pass:
 //
 //   delta = dO . O - dLSE           dS_j = P_j * (m_j * dO . v_j - delta)      m: dropout's weight
 //   dV_j += P_j * m_j * dO          dQ  += scale * slope_j * dS_j * k_j        slope: the softcap's
@@ -17,7 +17,7 @@
 namespace flashcore::cpu {
 namespace {
 
-// A row's sum of products: in fp64, or in fp32 where that is the type of the computation.
+// The dot product of two rows, in fp32 if that is the type of the computation, otherwise in fp64.
 double product(DType intermediate, const double* a, const double* b, int64_t n) {
   if (intermediate != DType::f32) return dot(a, b, n);
   float sum = 0;
@@ -32,15 +32,15 @@ void add(DType intermediate, double weight, const double* from, int64_t n, doubl
   for (int64_t d = 0; d < n; ++d) to[d] = static_cast<float>(to[d]);
 }
 
-// One query's weights: probabilities before dropout, and the softcap's derivatives.
+// The weights of one query: probabilities before dropout, and the softcap's derivatives.
 struct Weights {
-  std::vector<double> p, softcap_slope;  // by key
+  std::vector<double> p, softcap_slope;  // indexed by key
   std::vector<bool> attends;
   double p_sink = 0;
   bool any = false;
 };
 
-// Sums over rows that tasks share.
+// Sums over rows that several tasks share.
 struct HeadSums {
   std::vector<double> d_bias, d_sinks, d_slopes;
 };
@@ -116,7 +116,7 @@ class Task {
     weights_.p_sink = p_.sinks.present ? std::exp(sink - largest) / sum : 0;
   }
 
-  // O of a row: computed anew, or what the forward pass left.
+  // O of a row: recomputed for the judge itself, otherwise read from the forward pass' output.
   std::vector<double> output_of(const QueryRow& query, const KeyRange& range) const {
     if (intermediate_ != DType::f64) {
       return load_rows(p_.o_dtype, args_.forward.o,
@@ -139,7 +139,7 @@ class Task {
     const double d_lse = problem_.has_d_lse ? load_element(problem_.d_lse_dtype, args_.d_lse,
                                                            problem_.d_lse.at(b, h, at))
                                             : 0.0;
-    // A row that sees no key depends on its sink alone, and only its LSE does.
+    // Without a visible key, O is 0 and the LSE is the sink, so only the sink has a gradient.
     if (!weights_.any) {
       if (p_.sinks.present) add_to_sink(h, d_lse, d_lse * d_lse);
       return;
@@ -149,7 +149,7 @@ class Task {
     const std::vector<double> o = output_of(query, range);
     const double delta = unfused_dot(intermediate_, d_o.data(), o.data(), p_.head_dim_v) - d_lse;
     std::vector<double> dq(static_cast<size_t>(p_.head_dim_qk), 0.0);
-    const double squares =  // of the terms of delta
+    const double squares =  // squared terms of delta
         squares_of_dot(d_o.data(), o.data(), p_.head_dim_v) + d_lse * d_lse;
     for (int64_t j = range.begin; j < range.end; ++j) {
       if (weights_.attends[static_cast<size_t>(j)]) pair(query, j, d_o, delta, squares, dq);
@@ -193,7 +193,7 @@ class Task {
     }
   }
 
-  // `of_ds`: the squares of what ds is a sum of.
+  // `of_ds`: the squares of the terms that ds is the sum of.
   void count_terms(const QueryRow& query, int64_t j, const std::vector<double>& d_o, double given,
                    double of_ds) {
     const double scale =
@@ -243,7 +243,7 @@ void zero_rows(const ForwardProblem& p, const RowStrides& strides, DType dtype, 
   const int64_t packed_rows = of_queries ? p.total_q : p.total_kv;
   const int64_t rows = p.packed ? packed_rows : of_queries ? p.seqlen_q : p.seqlen_kv;
   const int64_t heads = of_queries ? p.heads_q : p.heads_kv;
-  if (rows == 0) return;  // however many heads
+  if (rows == 0) return;  // for any number of heads
   for (int64_t b = 0; b < (p.packed ? 1 : p.batch); ++b) {
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t r = 0; r < rows; ++r) {
@@ -290,8 +290,8 @@ void reference_backward(const BackwardProblem& problem, const BackwardArguments&
   if (problem.d_alibi_slopes.present) {
     sums.d_slopes.resize(static_cast<size_t>(problem.d_alibi_slopes_elements));
   }
-  // Tasks that add to the same sums run one after another: the order of an addition is part of its
-  // bits.
+  // Tasks that add to the same sums run one after another: the order of additions
+  // determines the bits.
   const bool shares_sums =
       problem.d_bias.present || problem.d_sinks.present || problem.d_alibi_slopes.present;
   const DropoutWeights dropout(p, args.forward);

@@ -5,16 +5,16 @@
 
 namespace flashcore::cpu {
 
-// Computes every gradient of a validated run. Memory: the keys, values and their gradients of a
-// head as fp64, and the gradients of bias, sinks and slopes.
+// Computes every gradient of a validated run. Memory: one head's keys and values and their
+// gradients as fp64, and the gradients of bias, sinks and slopes.
 //
-// `intermediate` is f64 for the judge itself, which computes O and LSE anew and does not read what
-// the forward pass left. Any other type gives the naive unfused computation in that type, the
-// yardstick of the gates: it reads O, and rounds scores, probabilities and their gradients to the
+// `intermediate` is f64 for the judge itself, which recomputes O and LSE and does not read the
+// forward pass' output. Any other type gives the naive unfused computation in that type, the
+// baseline of the gates: it reads O, and rounds scores, probabilities and their gradients to the
 // type; with f32 it also sums in it. Throws std::bad_alloc.
 //
-// `squares`: of each gradient, the sum of the squares of the terms that it is a sum of: where they
-// cancel, it is what rounding errors are to be measured against.
+// `squares` gets, per gradient, the sum of the squares of all terms. If the terms cancel, rounding
+// errors must be measured against this and not against the gradient.
 struct SquaredTerms {
   double dq = 0, dk = 0, dv = 0, d_bias = 0, d_sinks = 0, d_alibi_slopes = 0;
 };

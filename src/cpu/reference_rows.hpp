@@ -1,4 +1,4 @@
-// What the reference's forward and backward pass share: rows as fp64, and the score of a pair.
+// Code that the reference's forward and backward pass share: rows as fp64, and the score of a pair.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ std::vector<double> load_rows(DType dtype, const void* data, int64_t first, int6
 
 double round_to(DType dtype, double value);
 
-// Of unfused operations in fp32 each result is rounded; with other types none is.
+// Rounds the result of an unfused operation if the computation is in fp32, and returns it unchanged otherwise.
 double in_fp32(DType intermediate, double value);
 
 double dot(const double* a, const double* b, int64_t n);
-// The same by unfused operations, where these are in fp32 a product, then a sum, from the other end.
+// dot(), or for fp32 an unfused one: a product, then a sum, from the last element to the first.
 double unfused_dot(DType intermediate, const double* a, const double* b, int64_t n);
-// The sum of the squares of what dot() adds.
+// The sum of the squares of the terms of dot().
 double squares_of_dot(const double* a, const double* b, int64_t n);
 
-// The keys, values and scales of one batch entry and KV head; zeros for keys that no query's band has.
+// The keys, values and scales of one batch entry and KV head; zeros for keys outside of every query's band.
 struct KvHead {
   std::vector<double> k;        // [len_kv, head_dim_qk], as stored
   std::vector<double> v;        // [len_kv, head_dim_v], scaled
@@ -35,7 +35,7 @@ struct KvHead {
 KvHead load_kv_head(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b,
                     int64_t kv_head);
 
-// A query of a head, and where it lies.
+// A query of a head, and its location.
 struct QueryRow {
   int64_t batch = 0;
   int64_t head = 0;
@@ -47,13 +47,13 @@ struct QueryRow {
 QueryRow load_query(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b,
                     int64_t h, int64_t i);
 
-// Steps 1 to 4 of docs/semantics.md for a visible key j, from its product with the query, dot(q, k).
-// kRemovedPair: the pair does not attend. `softcap_slope`, where wanted, is the softcap's
-// derivative.
+// Steps 1 to 4 of docs/semantics.md for a visible key j, given dot(q, k). Returns
+// kRemovedPair if the pair does not attend. `softcap_slope`, if not null, gets
+// the softcap's derivative.
 double score(const ForwardProblem& p, const Arguments& args, const Sequence& s, const KvHead& kv,
              const QueryRow& row, int64_t j, double product, double* softcap_slope = nullptr);
 
-// What dropout multiplies the weight of a pair by; 1 without dropout.
+// The factor that dropout applies to the weight of a pair; 1 without dropout.
 class DropoutWeights {
  public:
   DropoutWeights(const ForwardProblem& p, const Arguments& args);

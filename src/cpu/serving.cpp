@@ -1,5 +1,5 @@
-// Merge: rows in blocks, each read once and written once. Append: a task is a batch entry; what it
-// copies is small beside the attention that follows.
+// Merge: rows in blocks, each read once and written once. Append: one task per batch entry, since
+// it copies little compared with the attention that follows.
 #include "cpu/serving.hpp"
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct F16 {
 
 float widened(float value) { return value; }
 float widened(BF16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
-// Without branches, so that loops over rows become vector instructions. The exponent of f16 read as
-// that of fp32 is too small by 112; infinities and NaN have the largest one in both.
+// Branch-free, so that loops over rows become vector instructions. The f16 exponent read as an fp32
+// exponent is too small by 112; infinities and NaN have the largest exponent in both formats.
 float widened(F16 value) {
   const uint32_t magnitude = static_cast<uint32_t>(value.bits & 0x7FFFu) << 13;
   const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
@@ -49,12 +49,12 @@ void narrow(float value, BF16& out) {
 void narrow(float value, F16& out) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  // Normal numbers: the exponent less 112, and half of the last bit that stays, or a little less.
+  // Normal numbers: subtracts 112 from the exponent, and rounds to nearest even.
   const uint32_t normal = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1)) >> 13;
-  // Below 2^-14 the last bit is worth 2^-24, as that of 1/2 in fp32: an addition rounds.
+  // Below 2^-14 the last bit is worth 2^-24, like the last bit of 1/2 in fp32: adding 1/2 rounds.
   const uint32_t small =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
-  const uint32_t large = magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u;  // from 2^16 on
+  const uint32_t large = magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u;  // 2^16 and above
   const uint32_t rounded = magnitude < 0x38800000u    ? small
                            : magnitude >= 0x47800000u ? large
                                                       : normal;
@@ -69,7 +69,7 @@ struct Weights {
 
 Weights weights_of(float lse_a, float lse_b) {
   const double a = lse_a, b = lse_b;
-  // The sum of both is +inf where one is and the other is not -inf.
+  // a + b is +inf if one of them is and the other is not -inf.
   if (std::isnan(a) || std::isnan(b) || a + b == std::numeric_limits<double>::infinity()) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     return {nan, nan, nan};
@@ -83,7 +83,7 @@ Weights weights_of(float lse_a, float lse_b) {
           static_cast<float>(largest + std::log(sum))};
 }
 
-// A part of weight 0 is left out, not multiplied: it may hold NaN.
+// A part of weight 0 is skipped, not multiplied by 0: it may hold NaN.
 template <class In, class Out>
 void merge_row(const Weights& weights, const In* a, const In* b, Out* o, int64_t width) {
   if (weights.a == 0 || weights.b == 0) {
@@ -104,7 +104,7 @@ void merge_as(const MergeProblem& p, const MergeArguments& args, int threads) {
   constexpr int64_t kRows = 64;
   const int64_t blocks = (p.rows + kRows - 1) / kRows;
   parallel_for(p.batch * p.heads * blocks, threads, [&](int64_t task) {
-    // Heads are innermost: they lie beside each other where rows are [.., rows, heads, width].
+    // Heads are innermost, because they are adjacent in memory if rows are [.., rows, heads, width].
     const int64_t h = task % p.heads;
     const int64_t block = task / p.heads % blocks;
     const int64_t n = task / p.heads / blocks;
@@ -137,7 +137,7 @@ class Rotation {
  public:
   Rotation(const AppendProblem& p, const AppendArguments& args) : p_(p), args_(args) {}
 
-  // The angles of a position, one a pair.
+  // Computes the angles of a position, one per pair.
   void angles(int64_t position, std::vector<Angle>& out) const {
     out.resize(static_cast<size_t>(p_.rotary_dim / 2));
     for (size_t n = 0; n < out.size(); ++n) {
@@ -223,7 +223,7 @@ class AppendRun {
   }
 
  private:
-  // An index out of range has none: another page must not be written instead.
+  // Returns whether a cache row has a page. An index out of range is not clamped: another page would be overwritten.
   bool has_place(const KeyPlaces& places, int64_t row) const {
     if (!p_.paging.present) return true;
     const int64_t page = places.stored_page(row / p_.paging.page_size);
@@ -275,7 +275,7 @@ class AppendRun {
     store_scaled(p_.v_dtype, row, scale_of(p_.v_scale, args_.v_scale, place, h), args_.v, to);
   }
 
-  // Into a V that is stored transposed, whose elements are bytes.
+  // Stores a row as a column of a V that is stored transposed, whose elements are bytes.
   void store_column(int64_t from, int64_t to, float scale, std::vector<float>& row) const {
     if (p_.v_dtype == p_.dtype) {
       for (int64_t d = 0; d < p_.head_dim_v; ++d) {

@@ -1,5 +1,5 @@
-# The SIMD kernels: one translation unit an instruction set and pass, each instruction set with its
-# own namespace. Only the functions of that namespace use the instructions, by attributes: nothing
+# The SIMD kernels: one translation unit per instruction set and pass, each instruction set with its
+# own namespace. Function attributes enable the instructions only inside of that namespace: nothing
 # that the linker could share with the rest of the library is compiled for them.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(FLASHCORE_SIMD_SOURCES
@@ -22,9 +22,9 @@ else()
 endif()
 target_sources(flashcore_objects PRIVATE ${FLASHCORE_SIMD_SOURCES})
 target_include_directories(flashcore_objects SYSTEM PRIVATE ${FLASHCORE_HIGHWAY_INCLUDE})
-# The same sums in every copy of a loop: multiplications and additions are fused where the code says
-# so and nowhere else. `#pragma GCC unroll` is not one of Clang's. A build with a sanitizer compiles
-# them at its own level, which takes a third of the time.
+# Every copy of a loop must compute the same sums: multiplications and additions are fused only
+# where the code says so. Clang does not know `#pragma GCC unroll`. A build with a sanitizer
+# compiles these files at its own optimisation level, which takes a third of the time.
 set(simd_options -ffp-contract=off -Wno-unknown-pragmas)
 if(NOT FLASHCORE_SANITIZE)
   list(PREPEND simd_options -O3)

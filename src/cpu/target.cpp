@@ -15,7 +15,7 @@ namespace {
 
 #if defined(__x86_64__)
 
-// Linux hands out the 8 KiB of tile registers to processes that ask (arch_prctl(2)).
+// Linux grants the 8 KiB of tile registers only on request (arch_prctl(2)).
 bool may_use_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -38,15 +38,15 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
   return out;
 }
 
-// Not among the names that every supported compiler's __builtin_cpu_supports knows.
+// Not every supported compiler's __builtin_cpu_supports knows this name.
 bool has_amx_bf16() {
   if (cpuid(0, 0).eax < 7) return false;
   constexpr uint32_t kTile = 1u << 24, kBF16 = 1u << 22;
   return (cpuid(7, 0).edx & (kTile | kBF16)) == (kTile | kBF16);
 }
 
-// AVX512_BF16 has the full rate of fp32 FMA on AMD's cores, half of it or less on Intel's: there
-// widening to fp32 is as fast, and exact.
+// AVX512_BF16 runs at the full rate of fp32 FMA on AMD's cores, and at half of it or less on
+// Intel's, where widening to fp32 is as fast, and exact.
 bool has_fast_bf16_dot() { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd"); }
 
 std::vector<Target> detect() {

@@ -1,4 +1,4 @@
-// Which instruction set the CPU kernels use here, decided once at run time.
+// Selects the instruction set of the CPU kernels, at run time.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace flashcore::cpu {
 
-// Instruction sets that kernels are compiled for, lowest first. `native` is what the compiler's own
-// baseline gives on other architectures (NEON on arm64).
+// Instruction sets that kernels are compiled for, lowest first. `native` is the compiler's baseline
+// on other architectures (NEON on arm64).
 enum class Target : int32_t { none = 0, native, sse4, avx2, avx3, avx3_bf16, amx };
 
 std::string_view to_string(Target target);  // "AVX3"
 
-// Everything that this processor runs and this build has, lowest first; empty when nothing fits.
+// The targets that this processor runs and this build has, lowest first; may be empty.
 std::span<const Target> supported_targets();
 
 // The best of supported_targets(), or the one that FLASHCORE_CPU_TARGET names if it is supported.
-// Asked again at each call, so that a test can walk through all of them.
+// The variable is read at each call, so that a test can try all targets.
 Target chosen_target();
 
-// What the SIMD backend calls for a problem whose inputs are bf16, or any other type: avx3_bf16 and
-// amx only compute bf16 products, everything else falls back to the widest fp32 target below.
+// The target for a problem with bf16 inputs, or with any other type. avx3_bf16 and amx only compute
+// bf16 products; every other problem falls back to the widest fp32 target below.
 Target target_for(bool bf16_inputs);
 
 }  // namespace flashcore::cpu

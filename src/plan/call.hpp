@@ -1,5 +1,5 @@
-// What calls without a plan have in common, and share with plans: the options that count, the device, and
-// memory that there is not.
+// Code that calls without a plan share with each other and with plans: the options that they use,
+// the device, and running out of memory.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace flashcore {
 
 inline constexpr int32_t kMostThreads = 4096;
 
-// The device and the threads that options ask for; plan.cpp has it.
+// Resolves the device and the threads of the options; defined in plan.cpp.
 Result<PlanContext> resolve_context(const PlanOptions& options);
 
 template <class Run>

@@ -1,5 +1,5 @@
-// Calls without a plan on a GPU, checked before, asynchronous in `stream`. Two definitions, as of
-// cuda_kernels.hpp.
+// GPU versions of calls without a plan: already checked, asynchronous in `stream`. Defined
+// twice, like cuda_kernels.hpp.
 #pragma once
 
 #include "flashcore/flashcore.hpp"

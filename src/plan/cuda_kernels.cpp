@@ -44,14 +44,14 @@ bool is_aligned(const BackwardArguments& args) {
   return is_aligned(args.forward) && are_aligned({args.d_o, args.dq, args.dk, args.dv});
 }
 
-// A config is of one kernel.
+// A config belongs to one kernel, so the other kernel gets none.
 PlanContext with_own_choice(PlanContext context) {
   context.config.clear();
   return context;
 }
 
-// Pointers are known at the run only: those that a kernel does not take go to `other`, which takes
-// any.
+// Pointers are known only at run time. Runs whose pointers are not aligned as `kernel` needs go to
+// `other`, which takes any.
 Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
   kernel.plan = [own = std::move(kernel.plan), other = other.plan](
                     const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
@@ -69,7 +69,7 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
   return kernel;
 }
 
-// A kernel whose problems `other` computes, too.
+// The kernel also refuses every problem that `other` refuses.
 Kernel unless_refused(Kernel kernel, const Kernel& other) {
   kernel.refuses = [own = std::move(kernel.refuses), other = other.refuses](
                        const ForwardProblem& p, const PlanContext& context) {
@@ -79,7 +79,7 @@ Kernel unless_refused(Kernel kernel, const Kernel& other) {
   return kernel;
 }
 
-// The same of a backward pass.
+// for_any_pointers() for a backward pass.
 Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
   kernel.backward.plan = [own = std::move(kernel.backward.plan), other = other.backward.plan](
                              const BackwardProblem& problem,
@@ -98,8 +98,8 @@ Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
   return kernel;
 }
 
-// What is faster for a problem is not a kernel's own business: its measurements stand whatever the
-// choice. What the kernel declines already, it goes on to.
+// Adds reasons to decline to a kernel's own. Which kernel is faster is decided here, not in the
+// kernel, so that its measurements stay valid for every choice.
 template <class Declines>
 Kernel declining(Kernel kernel, Declines declines) {
   kernel.declines = [own = std::move(kernel.declines), more = std::move(declines)](
@@ -110,8 +110,8 @@ Kernel declining(Kernel kernel, Declines declines) {
   return kernel;
 }
 
-// What the choice takes for the problem inside of a kernel; where it takes none, the words of the kernel that
-// computes most.
+// The kernel that is chosen for the problem inside of another kernel. If none is chosen, the
+// refusal of `most`, the kernel that computes most problems.
 cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext& context,
                                       std::string_view most) {
   KernelChoice choice = choose_kernel(p, context);
@@ -122,14 +122,14 @@ cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext
   return {nullptr, {}, choice.reason};
 }
 
-// For an fp8 problem as one of 16 bits.
+// Chooses a kernel for an fp8 problem that was converted to 16 bits.
 cuda::forward_fp8::Inner choose_16_bit(const ForwardProblem& p, const PlanContext& context) {
   return choose_inner(
       p, context,
       p.dropout_state.present ? "forward_sm80_dropout_state" : "forward_sm80_throughput");
 }
 
-// For one whose V was stored transposed.
+// Chooses a kernel for a problem whose V was transposed back into rows.
 cuda::forward_fp8::Inner choose_for_rows(const ForwardProblem& p, const PlanContext& context) {
   return choose_inner(p, context, is_fp8(p.dtype) ? "forward_sm80_fp8" : "decode_sm80");
 }

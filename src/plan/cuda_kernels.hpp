@@ -1,5 +1,5 @@
-// The CUDA part of the table of kernels, best first. Two definitions: cuda_kernels.cpp, and
-// device_no_cuda.cpp for builds without CUDA, where there are none.
+// The CUDA part of the table of kernels, best first. Defined in cuda_kernels.cpp, and for builds
+// without CUDA in device_no_cuda.cpp, where it is empty.
 #pragma once
 
 #include <vector>

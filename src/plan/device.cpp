@@ -25,7 +25,7 @@ std::string cpu_name() {
 DeviceInfo cpu_device() {
   DeviceInfo info;
   info.device = {DeviceKind::cpu, 0};
-  static const std::string name = cpu_name();  // calls without a plan ask each time
+  static const std::string name = cpu_name();  // calls without a plan ask every time
   info.name = name;
   info.multiprocessors = cpu::hardware_threads();
   info.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
@@ -46,7 +46,7 @@ Result<DeviceInfo> find_device(const Device& device) {
     return invalid("device: kind is {}, wanted cpu (0), cuda (1) or sim (2)",
                    static_cast<int32_t>(device.kind));
   }
-  size_t gpus = 0;  // of this kind
+  size_t gpus = 0;  // number of GPUs of this kind
   for (const DeviceInfo& gpu : cuda_devices()) {
     if (gpu.device.kind != device.kind) continue;
     ++gpus;

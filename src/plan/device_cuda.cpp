@@ -9,8 +9,8 @@
 namespace flashcore {
 namespace {
 
-// False when not every GPU could be asked. Without a driver or a GPU the runtime reports an error,
-// which is a normal case here: it is taken back, so that the caller does not find it.
+// Returns false if some GPU could not be queried. Without a driver or a GPU the runtime reports an
+// error, which is a normal case here: the error is cleared, so that the caller does not find it.
 bool find_devices(std::vector<DeviceInfo>& found) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
@@ -36,7 +36,7 @@ bool find_devices(std::vector<DeviceInfo>& found) {
   return complete;
 }
 
-// 0 where the runtime does not know it.
+// Returns 0 if the runtime does not know the attribute.
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
@@ -57,7 +57,7 @@ tuning::DeviceSpeed device_speed(const DeviceInfo& device) {
   constexpr double kMhzOfKhz = 1e-3, kGbOfBytes = 1e-9, kHzOfKhz = 1e3;
   const int index = device.device.index;
   const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8.0;
-  // Twice a clock: double data rate.
+  // Two transfers per clock: double data rate.
   return {.sm_clock_mhz = kMhzOfKhz * attribute(cudaDevAttrClockRate, index),
           .memory_gb_s =
               kGbOfBytes * 2 * kHzOfKhz * attribute(cudaDevAttrMemoryClockRate, index) * bus_bytes};
@@ -65,7 +65,7 @@ tuning::DeviceSpeed device_speed(const DeviceInfo& device) {
 
 std::vector<DeviceInfo> cuda_devices() {
   static std::mutex mutex;
-  static std::optional<std::vector<DeviceInfo>> known;  // a failure is not kept
+  static std::optional<std::vector<DeviceInfo>> known;  // failures are not cached
   const std::lock_guard lock(mutex);
   if (known) return *known;
   std::vector<DeviceInfo> found;

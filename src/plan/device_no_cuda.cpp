@@ -1,4 +1,4 @@
-// What a build without CUDA has instead of GPUs and their kernels.
+// Stubs for GPUs and their kernels in a build without CUDA.
 #include "plan/cuda_calls.hpp"
 #include "plan/cuda_kernels.hpp"
 #include "plan/device.hpp"
@@ -7,7 +7,7 @@
 namespace flashcore {
 namespace {
 
-// There is no GPU to ask for.
+// The status of every GPU call in this build.
 Status no_gpu() { return unsupported("device: is a GPU, wanted the CPU in a build without CUDA"); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a plan would be on a GPU that need not be here.
+// Explains the plan for a GPU that need not be in this machine.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace flashcore {
 
 struct ExplainedFor {
   std::vector<KernelVerdict> verdicts;
-  std::string kernel;  // that runs the problem; empty: none
-  std::string reason;  // why it, or why none
+  std::string kernel;  // the kernel that would run the problem; empty: none
+  std::string reason;  // why this kernel, or why none
 };
 
-// Of a GPU of which all but its memory is known; `options.device` is not looked at. Unsupported in a
-// build without the kernels of GPUs.
+// All properties of `gpu` but its memory must be known; `options.device` is ignored. Unsupported in
+// a build without GPU kernels.
 Result<ExplainedFor> explain_for(const DeviceInfo& gpu, const Problem& problem,
                                  const PlanOptions& options);
 Result<ExplainedFor> explain_for(const DeviceInfo& gpu, const Problem& problem,

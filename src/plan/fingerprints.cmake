@@ -1,6 +1,6 @@
-# What measured code is known by, compiled into the static library, which the programs that measure
-# are linked with: a hash of the CPU kernels' sources, and one of each device function's machine code,
-# taken from this build's objects.
+# Fingerprints of the measured code, compiled into the static library, which the measuring programs
+# link: a hash of the CPU kernels' sources, and one of each device function's machine code, taken
+# from this build's objects.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/plan)
 file(GLOB_RECURSE fingerprinted CONFIGURE_DEPENDS cpu/* problem/*.hpp kernel/*.hpp)
@@ -11,7 +11,7 @@ add_custom_command(OUTPUT ${generated}/fingerprints.inc
   COMMENT "Fingerprints of the CPU kernels' sources"
   VERBATIM)
 if(FLASHCORE_HAS_CUDA)
-  # The JSON file is for tools/report.py, and has the functions of each recorded case.
+  # The JSON file is for tools/report.py; it lists the functions of each recorded case.
   add_custom_command(
     OUTPUT ${generated}/machine_code.inc ${PROJECT_BINARY_DIR}/machine_code.json
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/machine_code.py

@@ -18,11 +18,11 @@ constexpr CpuKernel kCpuKernels[] = {
 };
 
 constexpr DeviceFunction kFunctions[] = {
-    {},  // all there is without CUDA
+    {},  // the only element without CUDA
 #include "plan/machine_code.inc"
 };
 
-// What a GPU runs: of its own generation the newest code that it knows.
+// Returns the code that a GPU runs: the newest code of its own generation that it supports.
 const DeviceFunction* code_of(std::string_view name, int compute_capability,
                               std::span<const DeviceFunction> functions) {
   const DeviceFunction* found = nullptr;
@@ -80,7 +80,7 @@ bool is_current(std::string_view kernel, std::string_view fingerprint,
   }
   const std::string_view compiler = fingerprint.substr(0, fingerprint.find(" sm_"));
   size_t at = fingerprint.find(' ', std::min(compiler.size() + 1, fingerprint.size()));
-  if (at == std::string_view::npos) return false;  // no digests
+  if (at == std::string_view::npos) return false;  // text without digests
   int target = 0;
   (void)std::from_chars(fingerprint.data() + compiler.size() + 4, fingerprint.data() + at, target);
   const auto has = [&](std::string_view digest) {

@@ -1,4 +1,4 @@
-// What code a measurement ran, so that it can be told whether this build still has it.
+// Identifies the code that a measurement ran, to check whether this build still has it.
 #pragma once
 
 #include <set>
@@ -16,23 +16,23 @@ struct DeviceFunction {
   int target = 0;                     // the compute capability that it was compiled for
   std::string_view compiler, digest;  // "nvcc 13.0.88", 16 hexadecimal digits
 };
-std::span<const DeviceFunction> device_functions();  // of this build
+std::span<const DeviceFunction> device_functions();  // all functions of this build
 
-// Of a CPU kernel: "source " and 16 hexadecimal digits of its sources (tools/fingerprint.py). Empty
-// for other names. A config after the name is of the same code.
+// Identifies a CPU kernel: "source " and 16 hexadecimal digits of its sources (tools/fingerprint.py).
+// Empty for other names. A config after the name is ignored: it runs the same code.
 std::string_view cpu_fingerprint(std::string_view kernel);
 
-// Of what a GPU launched, by mangled names: "nvcc 13.0.88 sm_90" and the digest of each function.
-// Empty where there are no names, or no code of one of them for that compute capability.
+// Identifies what a GPU launched, given mangled names: "nvcc 13.0.88 sm_90" and each function's
+// digest. Empty if there are no names, or if one of them has no code for that compute capability.
 std::string code_fingerprint(const std::set<std::string>& launched, int compute_capability,
                              std::span<const DeviceFunction> functions = device_functions());
 
-// The one or the other, by the device of this machine that a kernel ran on.
+// cpu_fingerprint() or code_fingerprint(), depending on the local device that the kernel ran on.
 std::string fingerprint_of(std::string_view kernel, Device device,
                            const std::set<std::string>& launched);
 
-// Whether this build has the code that was measured: of a CPU kernel these sources, otherwise a
-// function of each digest, whatever it is called now.
+// Returns whether this build has the measured code: for a CPU kernel the same sources, otherwise a
+// function with each digest, whatever its name is now.
 bool is_current(std::string_view kernel, std::string_view fingerprint,
                 std::span<const DeviceFunction> functions = device_functions());
 

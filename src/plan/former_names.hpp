@@ -1,4 +1,4 @@
-// Names that kernels had before: whoever asks for one by such a name is told the new one.
+// Former names of kernels: a request for a former name is answered with the new one.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::array kFormerNames = {
     FormerName{"forward_small_sm80", "forward_sm80_latency"},
 };
 
-// Empty when `name` is no former name.
+// Returns "" if `name` is not a former name.
 constexpr std::string_view present_name(std::string_view name) {
   for (const FormerName& one : kFormerNames) {
     if (one.former == name) return one.now;

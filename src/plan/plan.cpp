@@ -1,4 +1,4 @@
-// make_plan, explain and Plan: the public face of the table of kernels.
+// make_plan, explain and Plan: the public interface of the table of kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,8 +70,8 @@ Status check_workspace(const void* workspace, size_t bytes, size_t wanted) {
   return {};
 }
 
-// FLASHCORE_GRID_LIMIT: plan as if the GPU had so many SMs, for experiments. Kernels whose blocks stay
-// and take tile after tile start no more of them than such a GPU would hold.
+// FLASHCORE_GRID_LIMIT: plan as if the GPU had this many SMs, for experiments. Persistent kernels
+// then start only as many blocks as such a GPU would hold.
 Status limit_grid(DeviceInfo& gpu) {
   const char* const text = std::getenv("FLASHCORE_GRID_LIMIT");
   if (text == nullptr || *text == '\0') return {};
@@ -122,9 +122,9 @@ AskedKernel asked_kernel(const std::string& text) {
   return {text.substr(0, colon), colon < text.size() ? text.substr(colon + 1) : ""};
 }
 
-// The environment forces a kernel only where the program leaves the choice open: a program that
-// asks for one by name (the gates, for the reference) gets that one. One environment serves the
-// forward and the backward pass: a kernel that has only the other leaves the choice open.
+// The environment variable forces a kernel only if the program leaves the choice open. A program
+// that names a kernel (the gates name the reference) gets that one. One variable serves the forward
+// and the backward pass: a kernel that has only the other pass leaves the choice open.
 template <class AnyProblem>
 std::string forced_kernel(const PlanOptions& options, const AnyProblem& problem) {
   if (!options.kernel.empty()) return options.kernel;
@@ -289,7 +289,7 @@ Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& argumen
   FLASHCORE_RETURN_IF_ERROR(check_data(pass, device, arguments));
   const size_t wanted = pass.planned.workspace_bytes;
   try {
-    OwnedWorkspace owned;  // on the CPU, where the caller brought none
+    OwnedWorkspace owned;  // on the CPU, if the caller passed none
     if (wanted == 0) {
       workspace_bytes = 0;
     } else if (brings_its_own(device, workspace, workspace_bytes)) {

@@ -1,4 +1,4 @@
-// What a run of a plan would refuse, for calls that do something else before it.
+// The checks of a plan's run, for calls that do other work first.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace flashcore {
 
 struct PlanChecks {
-  // Of Plan::run with the same arguments. A page status is not written.
+  // The checks of Plan::run with the same arguments. Does not write a page status.
   static Status of_run(const Plan& plan, const Arguments& arguments, const void* workspace,
                        size_t workspace_bytes);
   static Device device(const Plan& plan);

@@ -1,4 +1,4 @@
-// The public face of quantisation.
+// The public interface of quantisation.
 #include "flashcore/quantize.hpp"
 
 #include "cpu/quantize.hpp"

@@ -1,4 +1,4 @@
-// The public face of merge and append.
+// The public interface of merge and append.
 #include "flashcore/serving.hpp"
 
 #include "cpu/serving.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 bool is_cpu(const DeviceInfo& device) { return device.device.kind == DeviceKind::cpu; }
 
-// What a run would refuse.
+// The checks of a run.
 Status check(const Append& what, const AppendProblem& problem, const AppendArguments& arguments,
              const DeviceInfo& device) {
   return is_cpu(device) ? check_arguments(what, problem, arguments)

@@ -1,5 +1,5 @@
-// What a kernel of this build was made of, for tables of measurements. In every build;
-// plan/fingerprints.hpp has the machine code, for evidence, in those that measure.
+// Hashes of each kernel's sources, for tables of measurements; in every build. Builds that measure
+// also have plan/fingerprints.hpp, with machine code, for evidence.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace flashcore {
 
-// "source " and 16 hexadecimal digits, without comments and white space.
+// Returns "source " and 16 hexadecimal digits. Comments and white space do not count.
 std::string_view source_fingerprint(const Kernel& kernel);
 
-// "GCC 12.2.0", or for a CUDA kernel "nvcc 13.0.88".
+// Returns "GCC 12.2.0", or for a CUDA kernel "nvcc 13.0.88".
 std::string_view compiler_of(const Kernel& kernel);
 
 }  // namespace flashcore

@@ -1,5 +1,5 @@
-# What each kernel's sources are known by, a hash, compiled into the library: a table of measurements
-# that was made with other sources says nothing of these.
+# A hash of each kernel's sources, compiled into the library: measurements of other sources
+# do not apply.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(hashes ${CMAKE_CURRENT_BINARY_DIR}/generated/plan/source_fingerprints.inc)
 file(GLOB_RECURSE hashed CONFIGURE_DEPENDS cpu/* cuda/* problem/*.hpp kernel/*.hpp)

@@ -81,7 +81,7 @@ Kernel reference() {
           .backward = reference_backward([](const ForwardProblem&) { return DType::f64; })};
 }
 
-// The yardstick of the gates, never a choice.
+// The baseline of the gates; never chosen automatically.
 Kernel naive() {
   return {.name = "naive",
           .device = DeviceKind::cpu,

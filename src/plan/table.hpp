@@ -1,6 +1,6 @@
-// The table of kernels: every implementation, best first, each refusing with one sentence.
+// The table of kernels: every implementation, best first; each can refuse with one sentence.
 //
-// make_plan, explain and the forced choice all ask this one table; docs/adding-a-kernel.md says how
+// make_plan, explain and a forced choice all use this one table; docs/adding-a-kernel.md says how
 // to add a row.
 #pragma once
 

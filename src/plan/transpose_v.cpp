@@ -1,4 +1,4 @@
-// The public face of V's transposition.
+// The public interface of V's transposition.
 #include "cpu/transpose_v.hpp"
 
 #include "flashcore/quantize.hpp"

@@ -1,4 +1,4 @@
-// What `flashcore tune` asks of plans besides the public interface.
+// The functions of plans that only `flashcore tune` needs.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace flashcore {
 
-// What may run a problem, as PlanOptions::kernel has it; the choice without a tuning table first.
+// The kernels that can run a problem, as PlanOptions::kernel names them; first the choice without a tuning table.
 Result<std::vector<std::string>> candidates_of(const Problem& problem, const PlanOptions& options);
 Result<std::vector<std::string>> candidates_of(const Problem& problem, const Gradients& gradients,
                                                const PlanOptions& options);
 
-// What a table knows the problem by, empty where none decides it, and the device that plans see.
+// The problem's key in a table (empty if no table decides it), and the device that plans see.
 struct TuningKey {
   std::string text;
   DeviceInfo device;

@@ -22,8 +22,8 @@
 namespace flashcore {
 namespace {
 
-// The cache as attention over it would be described: its checks are those of append, with other
-// names for what is not the cache's.
+// Describes the cache as an attention problem: append has that problem's checks, with other names
+// for the tensors that are not the cache's.
 Problem as_attention(const Append& what) {
   Problem p;
   p.q = what.k_new;
@@ -74,12 +74,12 @@ Status check_new_rows(const Append& what) {
   FLASHCORE_RETURN_IF_ERROR(check_dtype_value("v", what.v));
   FLASHCORE_RETURN_IF_ERROR(check_dtype("v_new", what.v_new, what.k_new.dtype));
   FLASHCORE_RETURN_IF_ERROR(check_cache_type("k", what.k.dtype, what.k_new.dtype));
-  // Rows of fp8 are moved as they are.
+  // fp8 rows are copied unconverted, so V's cache has their type.
   if (!is_wide_float(what.k_new.dtype)) {
     FLASHCORE_RETURN_IF_ERROR(check_cache_type("v", what.v.dtype, what.k_new.dtype));
   }
   if (what.cu_seqlens_new && !what.page_table && !what.kv_indices) {
-    // Attention has no packed queries over a cache in one piece, and append has nothing to add.
+    // Attention has no packed queries over a cache in one piece; append does not add that form.
     return invalid("cu_seqlens_new: is present, wanted it only with page_table or kv_indices");
   }
   FLASHCORE_RETURN_IF_ERROR(check_no_overlap("k", what.k));
@@ -257,7 +257,7 @@ Status check_append_pointers(const AppendProblem& problem, const AppendArguments
   return {};
 }
 
-// The cache and the rotated queries share no memory with each other or with what is read; but q_out
+// The cache and the rotated queries share no memory with each other or with an input; but q_out
 // may be q.
 Status check_append_apart(const Append& what, const AppendArguments& args) {
   std::vector<NamedMemory> outputs, inputs;

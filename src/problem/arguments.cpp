@@ -81,7 +81,7 @@ bool has_optional_inputs(const ForwardProblem& p) {
          p.o_scale.present;
 }
 
-// Every pointer that a run of the forward pass has.
+// Checks every pointer of a forward run.
 Status check_each(const ForwardProblem& p, const Arguments& args) {
   const bool has_q = has_queries(p), has_kv = has_keys(p);
   const bool has_batch = p.batch > 0;
@@ -145,7 +145,7 @@ Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
   for (const NamedMemory& output : outputs) {
     FLASHCORE_RETURN_IF_ERROR(check_apart(output, rows));
   }
-  if (!has_optional_inputs(p)) return {};  // every run of a plan comes by here
+  if (!has_optional_inputs(p)) return {};  // early exit: every run of a plan gets here
   const auto optional = optional_inputs(p, args);
   for (const NamedMemory& output : outputs) {
     FLASHCORE_RETURN_IF_ERROR(check_apart(output, optional));
@@ -153,7 +153,7 @@ Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
   return {};
 }
 
-// Rows of an entry's pages in the flat form, whatever seqlens_kv says.
+// Returns the rows on an entry's pages in the flat form, ignoring seqlens_kv.
 int64_t rows_listed(const ForwardProblem& p, const Arguments& args, int64_t b) {
   const int64_t pages =
       int64_t{args.kv_indptr[p.kv_indptr.at(b + 1, 0)]} - args.kv_indptr[p.kv_indptr.at(b, 0)];
@@ -178,7 +178,7 @@ Status check_flat_list(const ForwardProblem& p, const Arguments& args) {
       }
     }
     before = next;
-    if (p.seqlens_kv.present) continue;  // the smaller number counts, and seqlens_kv has its limit
+    if (p.seqlens_kv.present) continue;  // the smaller number counts; seqlens_kv has its own check
     if (const int64_t rows = rows_listed(p, args, b); rows > p.seqlen_kv) {
       return invalid("kv_indptr: entry {} has {} rows, wanted at most {}, max_seqlen_kv", b, rows,
                      p.seqlen_kv);
@@ -302,7 +302,7 @@ Sequence sequence_of(const ForwardProblem& p, const Arguments& args, int64_t b) 
     s.len_kv = args.cu_seqlens_kv[p.cu_seqlens_kv.at(b + 1, 0)] - s.kv_begin;
   }
   if (p.paging.flat) s.len_kv = rows_listed(p, args, b);
-  // In use: never more than the entry has.
+  // Never more rows in use than the entry has.
   if (p.seqlens_q.present) {
     s.len_q = std::min<int64_t>(s.len_q, args.seqlens_q[p.seqlens_q.at(b, 0)]);
   }

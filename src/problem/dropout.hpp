@@ -1,4 +1,4 @@
-// Where a run's dropout comes from: numbers of the arguments, or memory that the host can read.
+// Reads a run's dropout seed and offset: from the arguments, or from memory that the host can read.
 #pragma once
 
 #include <cstdint>

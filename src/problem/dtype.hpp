@@ -16,7 +16,7 @@ namespace flashcore {
 struct FloatFormat {
   int exponent_bits;
   int mantissa_bits;
-  bool has_infinity;  // without: all-ones exponents are numbers, only all-ones bits are NaN
+  bool has_infinity;  // false: all-ones exponents are numbers, only all-ones bits are NaN
 
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   constexpr int sign_shift() const { return exponent_bits + mantissa_bits; }
@@ -47,8 +47,8 @@ double decode(uint16_t bits) {
   return negative ? -value : value;
 }
 
-// Nearest, ties to even. Past the largest value: infinity where the format has one and is wider
-// than 8 bits; fp8 saturates, as the GPU's conversions do, and keeps NaN.
+// Rounds to nearest even. Past the largest value: infinity for formats of more than 8 bits that
+// have one; fp8 saturates, like the GPU's conversions, and keeps NaN.
 template <FloatFormat F>
 uint16_t encode(double value) {
   const bool saturates = F.sign_shift() == 7;
@@ -106,7 +106,7 @@ inline double load_element(DType dtype, const void* data, int64_t index) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-// Rounds to nearest even into `dtype`; what integers and booleans get must be a value of theirs.
+// Rounds to nearest even into `dtype`; integers and booleans must be exactly representable.
 inline void store_element(DType dtype, void* data, int64_t index, double value) {
   auto* bytes = static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
   const auto put = [bytes](auto stored) { std::memcpy(bytes, &stored, sizeof(stored)); };

@@ -1,4 +1,4 @@
-// What the batch entries of a problem have in common; without CUDA's headers.
+// Properties that the batch entries of a problem share; without CUDA's headers.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace flashcore {
 
-// Whether batch entries differ in their lengths or diagonals.
+// Returns whether batch entries differ in their lengths or diagonals.
 bool entries_vary(const ForwardProblem& p);
 
-// key - query on the diagonal of every entry, where they do not differ.
+// Returns key - query on the diagonal, which is the same for all entries if entries_vary() is false.
 int64_t common_offset(const ForwardProblem& p);
 
 }  // namespace flashcore

@@ -1,4 +1,4 @@
-// Where the keys of a batch entry lie in K and V: in one piece, packed, or in pages.
+// The memory locations of a batch entry's keys in K and V: in one piece, packed, or in pages.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 
 namespace flashcore {
 
-// Indices into K and V: of their leading dimension (batch entry or page) and of a row of a head.
-// scale_row counts rows of what scales are described by: the entry, or the page.
+// Indices into K and V: `lead` into the leading dimension (batch entry or page), `row` within a
+// head. scale_row is relative to the start of the entry or page, as scales are.
 struct KeyPlace {
   int64_t lead = 0;
   int64_t row = 0;
   int64_t scale_row = 0;
 };
 
-// Of entry b of a run whose lengths the host can read. Indices of pages are clamped to the pages
-// that there are, so that no table makes a kernel read outside of K and V.
+// Finds the keys of entry b of a run whose lengths the host can read. Page indices are clamped to
+// the existing pages, so that no table makes a kernel read outside of K and V.
 class KeyPlaces {
  public:
   KeyPlaces(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b)
@@ -39,7 +39,7 @@ class KeyPlaces {
     return {page(row / page_size_), row % page_size_, row % page_size_};
   }
 
-  // Of keys [first, first + count).
+  // Fills in the places of keys [first, first + count).
   void fill(int64_t first, int64_t count, KeyPlace* out) const {
     while (count > 0) {
       KeyPlace place = of(first);
@@ -54,7 +54,7 @@ class KeyPlaces {
     }
   }
 
-  // The table's own number, which may be out of range, and the number that is read.
+  // The page index as stored, which may be out of range, and the clamped index that is read.
   int64_t stored_page(int64_t n) const { return pages_[first_page_ + n * stride_]; }
   int64_t page(int64_t n) const { return std::clamp<int64_t>(stored_page(n), 0, last_page_); }
 
@@ -63,13 +63,13 @@ class KeyPlaces {
   int64_t begin_;
   int64_t page_size_;  // 0: not in pages
   int64_t scales_begin_ = 0;
-  const int32_t* pages_ = nullptr;  // null is right for a table without elements
+  const int32_t* pages_ = nullptr;  // null is allowed for an empty table
   int64_t first_page_ = 0;
   int64_t stride_ = 0;
   int64_t last_page_ = 0;
 };
 
-// The numbers of the pages that hold a key which a query of the entry sees, of its own pages.
+// The range of the entry's own pages that hold a key that some query of the entry sees.
 struct PageRange {
   int64_t begin = 0;
   int64_t end = 0;

@@ -38,10 +38,10 @@ Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t ran
       return invalid("{}: shape {} has extent {} in dimension {}, wanted 0 to {}", name,
                      shape_text(tensor), extent, d, kLargestExtent);
     }
-    // One step more than there are elements: an empty last entry of a packed batch begins there.
+    // Counts one step past the last element: an empty last entry of a packed batch begins there.
     if (extent > 1) span += extent * magnitude(stride);
   }
-  // No address space is as large, and a few times as much is still counted in 64 bits.
+  // No address space is this large, and a few times as much still fits 64 bits.
   if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 56)) {
     return invalid("{}: strides [{}] of shape {} span more than 2^56 bytes, wanted less", name,
                    fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(rank)), ", "),
@@ -58,7 +58,7 @@ Status check_contiguous_rows(std::string_view name, const TensorDesc& tensor) {
   return {};
 }
 
-// Sorted by stride, each dimension steps past all that the smaller ones span.
+// Sorted by stride, each dimension must step past everything that the smaller ones span.
 Status check_no_overlap(std::string_view name, const TensorDesc& tensor) {
   std::array<std::pair<int128, int64_t>, TensorDesc::kMaxRank> dimensions{};  // |stride|, extent
   for (size_t i = 0; i < static_cast<size_t>(tensor.rank); ++i) {

@@ -1,4 +1,4 @@
-// Lengths of batch entries: how they are described, and what the host can read of them.
+// Lengths of batch entries: checks of their descriptors, and of the values where the host can read them.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace flashcore {
 
-// That the tensor, if it is there, is i32 of `wanted` elements.
+// Checks that the tensor, if present, is i32 with `wanted` elements.
 Status resolve_length_vector(std::string_view name, const std::optional<TensorDesc>& tensor,
                              int64_t wanted, std::string_view shape, VectorInput& out);
 
-// That each of `count` lengths is from 0 to `largest`.
+// Checks that each of `count` lengths is from 0 to `largest`.
 Status check_lengths_of(std::string_view name, const VectorInput& input, const int32_t* data,
                         int64_t count, int64_t largest);
 
-// That entries begin at 0, have up to `longest` rows, and end with the tensor.
+// Checks that entries begin at 0, have at most `longest` rows, and end with the tensor.
 Status check_cu_seqlens(std::string_view name, const VectorInput& input, const int32_t* data,
                         int64_t batch, int64_t total, int64_t longest);
 

@@ -96,10 +96,10 @@ Footprint scale_footprint(const ForwardProblem& p, const ScaleInput& input, cons
 
 namespace {
 
-// Sums of multiples of some steps, each multiple from 0 to a number of its own.
+// Sums of n[i] * step[i], with each n[i] from 0 to a maximum of its own.
 class Sums {
  public:
-  // Of the steps, in bytes, from an element of `a` up, and from one of `b` down.
+  // The steps, in bytes, are those up from an element of `a` and those down from one of `b`.
   Sums(const Footprint& a, const Footprint& b) {
     for (const Footprint* const tensor : {&a, &b}) {
       for (const auto& [extent, stride] : tensor->shape) {
@@ -109,7 +109,7 @@ class Sums {
     }
     std::sort(steps_.begin(), steps_.begin() + count_,
               [](const Step& x, const Step& y) { return x.size < y.size; });
-    size_t last = 0;  // equal steps become one
+    size_t last = 0;  // merges equal steps
     for (size_t n = 1; n < count_; ++n) {
       if (steps_[n].size == steps_[last].size) {
         steps_[last].most += steps_[n].most;
@@ -121,9 +121,9 @@ class Sums {
     for (size_t n = 0; n < count_; ++n) reach_[n + 1] = reach_[n] + steps_[n].size * steps_[n].most;
   }
 
-  // Whether one of them lies in [low, high]; true as well where that takes too long to find out.
+  // Returns whether some sum lies in [low, high]; also true if the search takes too many steps.
   bool any_in(int64_t low, int64_t high) {
-    // Of the smallest steps, as many as leave no gap that is wider.
+    // The sums of these smallest steps leave no gap that could contain [low, high].
     gapless_ = 0;
     while (gapless_ < count_ && steps_[gapless_].size <= reach_[gapless_] + high - low + 1) {
       ++gapless_;
@@ -136,7 +136,7 @@ class Sums {
     int64_t size, most;
   };
 
-  // Of the first `count` steps.
+  // any_in() for the sums of the first `count` steps.
   bool any_in(size_t count, int64_t low, int64_t high) {
     if (high < 0 || low > reach_[count]) return false;
     if (count <= gapless_) return true;
@@ -148,16 +148,16 @@ class Sums {
     return false;
   }
 
-  std::array<Step, 2 * TensorDesc::kMaxRank> steps_{};         // rising
-  std::array<int64_t, 2 * TensorDesc::kMaxRank + 1> reach_{};  // the largest sum of the first steps
+  std::array<Step, 2 * TensorDesc::kMaxRank> steps_{};         // ascending
+  std::array<int64_t, 2 * TensorDesc::kMaxRank + 1> reach_{};  // [n]: largest sum of the first n
   size_t count_ = 0, gapless_ = 0;
-  int64_t tries_ = 1 << 14;  // views of one buffer need a few
+  int64_t tries_ = 1 << 14;  // views of one buffer need few
 };
 
 }  // namespace
 
-// Up from a's first element and down from b's last one: steps whose sum is the distance of these two,
-// to less than the size of an element, lead to elements that share a byte.
+// Starts from the distance between a's first element and b's last one, and steps up in a and down in b.
+// If the steps sum to that distance, up to less than one element, the two elements reached share a byte.
 bool share_memory(const Footprint& a, const Footprint& b) {
   if (a.empty() || b.empty() || a.first >= b.last || b.first >= a.last) return false;
   const auto end = static_cast<int64_t>(b.last - a.first);

@@ -1,4 +1,4 @@
-// The memory that the tensors of a run lie in, and whether two of them share some.
+// The memory ranges of a run's tensors, and whether two of them overlap.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@ namespace flashcore {
 
 struct Dimension {
   int64_t extent;
-  int64_t stride;  // in elements; 0 where broadcast
+  int64_t stride;  // in elements; 0 if broadcast
 };
 
-// Where a tensor's elements lie, in the bytes [first, last).
+// The shape of a tensor in memory; its elements lie in the bytes [first, last).
 struct Footprint {
   uintptr_t first = 0;
   uintptr_t last = 0;
@@ -28,23 +28,23 @@ struct Footprint {
 Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape);
 Footprint footprint(const TensorDesc& tensor, const void* data);
 
-// Whether an element of one tensor shares a byte with one of the other. Tensors that are woven into
-// each other (columns of a fused buffer) do not. Exact, except that strides for which the search
-// takes too many steps count as sharing.
+// Returns whether an element of one tensor shares a byte with an element of the other. Interleaved
+// tensors (columns of a fused buffer) do not. Exact, except that the answer is true if the search
+// takes too many steps.
 bool share_memory(const Footprint& a, const Footprint& b);
 
-// A tensor that the problem lacks has no bytes.
+// A tensor that the problem lacks has 0 bytes.
 struct NamedMemory {
   const char* name = "";
   const void* data = nullptr;
   Footprint bytes;
 };
 
-// An error when an output shares memory with one of the others.
+// Returns an error if the output shares memory with one of the others.
 Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others);
 
 std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
-// The same, and the largest values.
+// rows_written(), and the largest values.
 std::array<NamedMemory, 5> all_written(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 20> optional_inputs(const ForwardProblem& p, const Arguments& args);

@@ -13,7 +13,7 @@
 namespace flashcore {
 namespace {
 
-// Of rank 3 or 4, as `like`.
+// Checks that a tensor has the rank of `like`, 3 or 4, and its shape.
 Status check_like(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
                   int32_t rank, std::string_view shape) {
   const auto& [a, b, c, d] = like.shape;
@@ -22,7 +22,7 @@ Status check_like(std::string_view name, const TensorDesc& tensor, const TensorD
   return check_shape(name, tensor, {a, b, c, d}, false, shape);
 }
 
-// Strides of an LSE: those of rows without the last dimension.
+// The strides of an LSE are row strides without the last dimension.
 RowStrides lse_strides(const TensorDesc& lse, bool packed) { return row_strides(lse, packed); }
 
 struct NamedTensor {

@@ -72,7 +72,7 @@ TensorDesc TensorDesc::contiguous(DType dtype, std::initializer_list<int64_t> sh
   tensor.dtype = dtype;
   tensor.rank = static_cast<int32_t>(shape.size());
   std::copy_n(shape.begin(), std::min<size_t>(shape.size(), kMaxRank), tensor.shape.begin());
-  uint64_t stride = 1;  // unsigned: absurd shapes wrap here and are refused by make_plan
+  uint64_t stride = 1;  // unsigned: an absurd shape wraps around here, and make_plan refuses it
   for (int32_t d = std::min(tensor.rank, kMaxRank); d-- > 0;) {
     const auto i = static_cast<size_t>(d);
     tensor.stride[i] = static_cast<int64_t>(stride);

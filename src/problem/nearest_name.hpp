@@ -1,4 +1,4 @@
-// Of known names, the one that somebody may have meant.
+// Finds the known name that is most similar to a misspelt one.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace flashcore {
 
-// How many letters must be added, removed or replaced to make one of the other.
+// Edit distance: letters that must be added, removed or replaced to turn one name into the other.
 inline size_t letters_between(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -25,7 +25,7 @@ inline size_t letters_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The first of those that are as near; `known` is not empty. Of a long name its beginning counts.
+// Returns the first of the nearest names; `known` is not empty. Only the first kMost letters of `name` count.
 inline std::string_view nearest_name(std::string_view name,
                                      const std::vector<std::string_view>& known) {
   constexpr size_t kMost = 100;

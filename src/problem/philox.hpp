@@ -25,7 +25,7 @@ constexpr PhiloxBlock philox4x32_10(PhiloxBlock counter, PhiloxKey key) {
   return counter;
 }
 
-// The key of one (seed, offset): drawn by Philox itself, so that offsets do not overlap.
+// The key of one (seed, offset), drawn by Philox itself, so that offsets do not overlap.
 constexpr PhiloxKey dropout_key(uint64_t seed, uint64_t offset) {
   const PhiloxBlock block =
       philox4x32_10({static_cast<uint32_t>(offset), static_cast<uint32_t>(offset >> 32), 0, 0},
@@ -33,18 +33,18 @@ constexpr PhiloxKey dropout_key(uint64_t seed, uint64_t offset) {
   return {block[0], block[1]};
 }
 
-// Random words of keys 4 * key_group ... + 3; word w belongs to key 4 * key_group + w.
+// Returns random words for keys 4 * key_group ... + 3; word w belongs to key 4 * key_group + w.
 constexpr PhiloxBlock dropout_words(PhiloxKey key, uint32_t batch, uint32_t head, uint32_t query,
                                     uint32_t key_group) {
   return philox4x32_10({key_group, query, head, batch}, key);
 }
 
-// A pair is kept when its word is at least this: 2^32 * p, rounded; 2^32 drops everything.
+// A pair is kept if its word is at least this: 2^32 * p, rounded; 2^32 drops everything.
 constexpr uint64_t dropout_threshold(float dropout_p) {
   return static_cast<uint64_t>(static_cast<double>(dropout_p) * 4294967296.0 + 0.5);
 }
 
-// What kept probabilities are multiplied by.
+// Factor of the probabilities that are kept.
 constexpr float dropout_rescale(float dropout_p) {
   return dropout_p < 1 ? 1.0f / (1.0f - dropout_p) : 0.0f;
 }

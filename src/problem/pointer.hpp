@@ -1,4 +1,4 @@
-// That a pointer of a run is there and aligned to its elements.
+// Checks that a pointer of a run is present and aligned to its elements.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// A problem as every backend reads it: validated, defaults filled in, strides of one shape.
+// A problem in the form that every backend reads: validated, defaults filled in, uniform strides.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,8 @@ struct VectorInput {
   constexpr int64_t at(int64_t b, int64_t h) const { return b * batch + h * head; }
 };
 
-// An optional fp32 output of the largest values, [B, H] or broadcast: then its stride is 0, and an
-// element is the largest over that dimension.
+// An optional fp32 output of the largest values, [B, H]. A broadcast dimension has stride 0, and
+// the element is the largest value over that dimension.
 struct LargestOutput {
   bool present = false;
   int64_t batches = 0;  // extents of the tensor
@@ -67,12 +67,12 @@ struct LargestOutput {
   constexpr int64_t at(int64_t b, int64_t h) const { return b * batch + h * head; }
 };
 
-// K and V in pages: what a page is, and where an entry's pages are listed.
+// K and V in pages: the page geometry, and where an entry's pages are listed.
 struct Paging {
   bool present = false;
-  bool flat = false;        // in kv_indices, from kv_indptr on; otherwise in page_table
-  int64_t num_pages = 0;    // of K and V
-  int64_t page_size = 1;    // rows of a page
+  bool flat = false;        // true: listed in kv_indices, from kv_indptr on
+  int64_t num_pages = 0;    // pages in K and V
+  int64_t page_size = 1;    // rows per page
   int64_t table_pages = 0;  // columns of page_table, or elements of kv_indices
   int64_t table_batch = 0;  // strides
   int64_t table_page = 0;
@@ -88,9 +88,9 @@ struct TreeMask {
 };
 
 struct ForwardProblem {
-  DType dtype = DType::f32;    // of Q
-  DType k_dtype = DType::f32;  // that of Q, or fp8
-  DType v_dtype = DType::f32;  // that of K, or the other type of fp8
+  DType dtype = DType::f32;    // Q's dtype
+  DType k_dtype = DType::f32;  // Q's dtype, or fp8
+  DType v_dtype = DType::f32;  // K's dtype, or the other fp8 type
   DType o_dtype = DType::f32;
   DType lse_dtype = DType::f32;
 
@@ -98,14 +98,14 @@ struct ForwardProblem {
   int64_t batch = 0;
   int64_t heads_q = 0;
   int64_t heads_kv = 0;
-  int64_t seqlen_q = 0;   // packed: an upper bound of every entry's
-  int64_t seqlen_kv = 0;  // likewise
+  int64_t seqlen_q = 0;   // packed: an upper bound for all entries
+  int64_t seqlen_kv = 0;  // packed or in pages: an upper bound, too
   int64_t total_q = 0;    // packed only: rows of Q
   int64_t total_kv = 0;
   int64_t head_dim_qk = 0;
   int64_t head_dim_v = 0;
 
-  // lse: row stride is between queries; nothing is contiguous. k and v in pages: batch is the page
+  // lse.row is between queries; nothing is contiguous. k and v in pages: batch is the page
   RowStrides q, k, v, o, lse;
   bool has_lse = false;
   PairInput bias, mask;
@@ -129,14 +129,14 @@ struct ForwardProblem {
   int64_t causal_offset = 0;
   float dropout_p = 0;
 
-  // Whether both e4m3 and e5m2 are among the types of Q, K and V.
+  // Returns whether Q, K and V contain both e4m3 and e5m2.
   constexpr bool mixes_fp8() const {
     const bool narrow = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
     return v_dtype != k_dtype || (narrow && k_dtype != dtype);
   }
-  // Whether entries follow each other in K and V, where cu_seqlens_kv says.
+  // Returns whether entries follow each other in K and V, at the offsets in cu_seqlens_kv.
   constexpr bool packed_kv() const { return packed && !paging.present; }
-  // Where element d of V's row `row` lies.
+  // The offset of element d of V's row `row`.
   constexpr int64_t v_at(int64_t lead, int64_t head, int64_t row, int64_t d) const {
     if (v_transposed) return v.at(lead, head, d) + column_of_key(row);
     return v.at(lead, head, row) + d;
@@ -150,14 +150,14 @@ Result<ForwardProblem> resolve(const Problem& problem);
 // Checks the pointers of a run: null, alignment to the element, outputs that are also inputs.
 Status check_pointers(const ForwardProblem& problem, const Arguments& arguments);
 
-// Checks the contents of lengths and offsets; only where the host can read them.
+// Checks the contents of lengths and offsets; only if the host can read them.
 Status check_lengths(const ForwardProblem& problem, const Arguments& arguments);
 
-// Checks the pages that a run reads; only where the host can read the table. An index out of range
-// is an error, or, with a page status, makes that 1.
+// Checks the pages that a run reads; only if the host can read the table. An index out of range is
+// an error; with a page status it sets the status to 1 instead.
 Status check_pages(const ForwardProblem& problem, const Arguments& arguments);
 
-// Checks the scales that O is divided by; only where the host can read them.
+// Checks the scales that O is divided by; only if the host can read them.
 Status check_o_scale(const ForwardProblem& problem, const Arguments& arguments);
 
 // Batch entry b of a run whose lengths the host can read (after check_lengths).

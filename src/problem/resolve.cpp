@@ -1,4 +1,4 @@
-// From what a caller described to what backends read, refusing whatever is malformed.
+// Turns a caller's description into what backends read, and refuses malformed descriptions.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace flashcore {
 namespace {
 
-// Offsets past this are refused, so that sums of a few of them never overflow 64 bits.
+// Larger offsets are refused, so that sums of a few of them never overflow 64 bits.
 constexpr int64_t kLargestOffset = int64_t{1} << 32;
 
 bool is_float_input(DType dtype) {
@@ -25,7 +25,7 @@ bool is_float_input(DType dtype) {
          dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
 }
 
-// Which of the ways to list pages there is: none, a table, or one flat list.
+// Finds out how pages are listed: not at all, in a table, or in one flat list.
 Status resolve_paging(const Problem& problem, ForwardProblem& p) {
   p.paging.flat = problem.kv_indptr.has_value() || problem.kv_indices.has_value();
   p.paging.present = p.paging.flat || problem.page_table.has_value();
@@ -66,7 +66,7 @@ Status check_input_types(const TensorDesc& q, const TensorDesc& k, const TensorD
   return {};
 }
 
-// What V is like where it is stored transposed, [B, Hkv, Dv, columns]; before anything is read of it.
+// Checks a V that is stored transposed, [B, Hkv, Dv, columns], before anything else reads it.
 Status check_transposed(const Problem& problem, const ForwardProblem& p) {
   if (!problem.v_transposed) return {};
   if (!is_fp8(problem.v.dtype)) {
@@ -217,7 +217,7 @@ Status resolve_length_vector(std::string_view name, const std::optional<TensorDe
 
 namespace {
 
-// Where entries' pages are listed, and the most rows of an entry.
+// Resolves where entries' pages are listed, and the maximum of rows per entry.
 Status resolve_table(const Problem& problem, ForwardProblem& p) {
   if (!p.paging.present) return {};
   Paging& paging = p.paging;
@@ -237,7 +237,7 @@ Status resolve_table(const Problem& problem, ForwardProblem& p) {
     paging.table_batch = used_stride(table, 0);
     paging.table_page = used_stride(table, 1);
   }
-  // Extents are below 2^31, so this fits. Where there is no page, an entry has no row.
+  // Extents are below 2^31, so this fits. Without pages, an entry has no rows.
   const int64_t rows = paging.num_pages == 0 ? 0 : paging.table_pages * paging.page_size;
   if (problem.max_seqlen_kv < 0 || problem.max_seqlen_kv > rows) {
     return invalid("max_seqlen_kv: is {}, wanted 0 to {}, the rows that {} has room for",
@@ -405,7 +405,7 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
   return {};
 }
 
-// What belongs to O besides it: its scale, and the largest values.
+// Resolves the outputs that go with O: its scale, and the largest values.
 Status resolve_more_outputs(const Problem& problem, ForwardProblem& p) {
   if (problem.o_scale) {
     if (!is_fp8(p.o_dtype)) {

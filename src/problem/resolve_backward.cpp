@@ -1,4 +1,4 @@
-// From the gradients that a caller described to what backends read, refusing whatever is malformed.
+// Turns a caller's gradients into what backends read, and refuses malformed descriptions.
 #include <string_view>
 #include <utility>
 
@@ -42,7 +42,7 @@ Status check_forward(const ForwardProblem& p) {
   return {};
 }
 
-// Of q, k, v or o: rows of the same shape.
+// Checks a gradient of q, k, v or o, whose rows have the same shape.
 Status check_rows(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
                   std::string_view shape) {
   if (like.rank == 3) {
@@ -155,7 +155,7 @@ Result<BackwardProblem> resolve(const Problem& problem, const Gradients& gradien
   if (!forward.ok()) return forward.status();
   BackwardProblem out;
   out.forward = *forward;
-  out.forward.amax_o = out.forward.amax_s = {};  // of the forward pass alone
+  out.forward.amax_o = out.forward.amax_s = {};  // outputs of the forward pass only
   const ForwardProblem& p = out.forward;
   FLASHCORE_RETURN_IF_ERROR(check_forward(p));
   FLASHCORE_RETURN_IF_ERROR(check_dtype_value("d_o", gradients.d_o));

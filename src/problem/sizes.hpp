@@ -1,7 +1,7 @@
-// Sizes made of what a problem says, whose products need not fit 64 bits.
+// Sizes computed from a problem, whose products may exceed 64 bits.
 //
-// All are at least 0. What does not fit is kTooLarge, and so is whatever is made of it; a plan
-// whose sizes are too large is refused.
+// All are at least 0. A size that does not fit is kTooLarge, and so is every size computed from it;
+// a plan whose sizes are too large is refused.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sentences for errors: "k: shape [2, 3, 5, 64] has 3 heads, wanted a divisor of q's 8".
+// Error messages: "k: shape [2, 3, 5, 64] has 3 heads, wanted a divisor of q's 8".
 #pragma once
 
 #include <fmt/format.h>

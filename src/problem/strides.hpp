@@ -1,4 +1,4 @@
-// From the strides of a descriptor to those that kernels read. Descriptors have been checked.
+// Converts a descriptor's strides to those that kernels read. Descriptors have been checked.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace flashcore {
 
-// The stride to use for dimension d: 0 where there is at most one element, broadcast or not: that
-// stride may be anything.
+// The stride to use for dimension d. 0 for an extent of at most 1, broadcast or not: such a stride
+// may hold anything.
 inline int64_t used_stride(const TensorDesc& tensor, size_t d) {
   return tensor.shape[d] <= 1 ? 0 : tensor.stride[d];
 }
 
-// Whether two tensors with the same pointer are the same tensor.
+// Returns whether two tensors with the same pointer are the same tensor.
 inline bool same_layout(const TensorDesc& a, const TensorDesc& b) {
   if (a.dtype != b.dtype || a.rank != b.rank) return false;
   for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d) {
@@ -38,7 +38,7 @@ inline PairInput pair_strides(const TensorDesc& tensor) {
           .key = used_stride(tensor, 3)};
 }
 
-// Of [Hq] or [B, Hq].
+// The tensor is [Hq] or [B, Hq].
 inline VectorInput head_strides(const TensorDesc& tensor) {
   if (tensor.rank == 1) return {.present = true, .batch = 0, .head = used_stride(tensor, 0)};
   return {.present = true, .batch = used_stride(tensor, 0), .head = used_stride(tensor, 1)};

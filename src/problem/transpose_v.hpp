@@ -1,4 +1,4 @@
-// V's transposition as backends read it: validated, strides of one shape.
+// V's transposition in the form that backends read: validated, with uniform strides.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace flashcore {
 struct TransposeProblem {
   int64_t batch = 0;
   int64_t heads = 0;
-  int64_t rows = 0;  // of V: keys
+  int64_t rows = 0;  // V's rows, one per key
   int64_t head_dim = 0;
   int64_t columns = 0;
   RowStrides v, v_out;  // v_out.row is between dimensions

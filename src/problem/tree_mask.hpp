@@ -7,14 +7,14 @@
 
 namespace flashcore {
 
-// One query's bits. Bit t belongs to key `first + t`; keys before are not concerned, and those past
-// the last word are removed.
+// One query's bits. Bit t belongs to key `first + t`. Earlier keys are not affected; keys past the
+// last word are removed.
 class TreeRow {
  public:
   static constexpr int64_t kWordBits = 32;
 
-  // `words` is the data of the problem's tree mask, which the host can read; null is right for one
-  // without words.
+  // `words` is the data of the problem's tree mask, which the host can read; it may be null if the
+  // mask has no words.
   TreeRow(const ForwardProblem& p, const int32_t* words, const Sequence& s, int64_t b, int64_t i)
       : words_(words),
         first_word_(b * p.tree_mask.batch + (s.q_begin + i) * p.tree_mask.query),

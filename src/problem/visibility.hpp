@@ -1,6 +1,6 @@
-// Which keys a query may see, except for the mask and the bias: one meaning for every backend.
+// The keys that a query sees, before mask and bias: one definition for every backend.
 //
-// constexpr, so that the host decides tile ranges with it, kernels mask with it, and tests check it
+// constexpr: the host derives tile ranges from it, kernels mask with it, and tests check it
 // against the definition.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Band {
   constexpr bool unlimited() const { return left < 0 && right < 0; }
 };
 
-// One batch entry: where its rows begin in packed tensors, its lengths, and its diagonal.
+// One batch entry: the start of its rows in packed tensors, its lengths, and its diagonal.
 struct Sequence {
   int64_t q_begin = 0;   // row of query 0 in a packed Q; 0 otherwise
   int64_t kv_begin = 0;  // row of key 0 in a packed K and V; 0 otherwise
@@ -38,8 +38,8 @@ struct Sequence {
   int64_t offset = 0;  // query i is aligned with key i + offset
 };
 
-// The keys that query i sees: those of the band that exist. Offsets and windows are at most 2^32
-// in size (validate sees to it), so nothing here overflows.
+// The keys that query i sees: the existing keys of the band. Offsets and windows are at most 2^32
+// in size (resolve checks that), so nothing here overflows.
 constexpr KeyRange visible_keys(const Sequence& sequence, const Band& band, int64_t query) {
   if (query >= sequence.len_q) return {0, 0};
   const int64_t diagonal = query + sequence.offset;
@@ -49,8 +49,8 @@ constexpr KeyRange visible_keys(const Sequence& sequence, const Band& band, int6
   return end <= begin ? KeyRange{0, 0} : KeyRange{begin, end};
 }
 
-// The keys that any of queries [first, last) sees; the ends move right with the query, so this is
-// also the hull.
+// The keys that any of queries [first, last) sees. Both ends move right with the query, so the
+// result is also the hull.
 constexpr KeyRange visible_keys(const Sequence& sequence, const Band& band, int64_t first,
                                 int64_t last) {
   last = std::min(last, sequence.len_q);

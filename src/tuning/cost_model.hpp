@@ -1,19 +1,19 @@
-// How long a kernel takes for a problem: one formula for all kernels, in microseconds.
+// Predicts a kernel's time for a problem: one formula for all kernels, in microseconds.
 //
-//   unit(steps)   begin_and_end + steps * step, and `mask` where there is one
-//   share(n)      of that, where n other units run on the SM: from `alone` with none to 1 with as
-//                 many as the tile ever has
+//   unit(steps)   begin_and_end + steps * step, plus `mask` if the problem has one
+//   share(n)      the factor of a unit's time if n other units run on the SM: from `alone` with
+//                 none to 1 with as many as the tile allows
 //   longest       the unit with the most steps, with as many others as there are
 //   all, alike    whole waves of as many units as the GPU holds at once, and the rest, which is
-//                 faster where it leaves SMs to fewer units
-//   all, uneven   the units shared out evenly, and `tail` of the longest one while the last ones
+//                 faster if fewer units share an SM
+//   all, uneven   the units shared out evenly, plus `tail` of the longest one while the last ones
 //                 end
 //   memory        every input and output once, at the GPU's bandwidth
 //
 //   time = launch + max(longest, all, memory)
 //
-// A step is one block of keys for all of a unit's rows. Rows that are not there and keys that no row
-// sees take no step. The constants are data: src/tuning/gpus.
+// A step is one block of keys for all rows of a unit. Missing rows, and keys that no row sees, take
+// no step. The constants are data: src/tuning/gpus.
 #pragma once
 
 #include <algorithm>
@@ -26,17 +26,17 @@
 
 namespace flashcore::tuning {
 
-// Of one tile at one head dimension. `alone` is 1 for a unit that fills its SM.
+// The constants of one tile at one head dimension. `alone` is 1 for a unit that fills its SM.
 struct Constants {
   double begin_and_end = 0, step = 0, mask = 0, alone = 1, tail = 0;
 };
 
 struct Steps {
-  double longest = 0;  // of the tile of queries with the most
-  double average = 0;  // of all
+  double longest = 0;  // steps of the longest query tile
+  double average = 0;  // over all tiles
 };
 
-// Steps of tiles of `block_q` queries over `step_keys` keys each.
+// Steps of query tiles of `block_q` queries, each step over `step_keys` keys.
 constexpr Steps steps_of(const ForwardProblem& p, int64_t block_q, int64_t step_keys) {
   Sequence s;
   s.len_q = p.seqlen_q;
@@ -45,11 +45,11 @@ constexpr Steps steps_of(const ForwardProblem& p, int64_t block_q, int64_t step_
   if (p.alignment == Alignment::given) s.offset = p.causal_offset;
   Steps found;
   const int64_t tiles = tiles_of(p, block_q);
-  constexpr int64_t kSampled = 32;  // tiles that are looked at
+  constexpr int64_t kSampled = 32;  // number of tiles to sample
   const int64_t stride = std::max<int64_t>(1, tiles / kSampled);
   int64_t seen = 0, sum = 0;
   for (int64_t tile = 0; tile < tiles; tile += stride, ++seen) {
-    // From the last one on, which sees the most under a causal mask.
+    // Starts at the last tile, which sees the most keys under a causal mask.
     const int64_t first = (tiles - 1 - tile) * block_q;
     const KeyRange keys = visible_keys(s, p.band, first, first + block_q);
     const int64_t steps = (keys.size() + step_keys - 1) / step_keys;
@@ -60,16 +60,16 @@ constexpr Steps steps_of(const ForwardProblem& p, int64_t block_q, int64_t step_
   return found;
 }
 
-// What the formula goes by.
+// The inputs of the formula.
 struct Work {
-  double units_an_sm = 0;  // or for all the SMs of a unit together
+  double units_an_sm = 0;  // or per group of SMs, for a unit that spans several
   int64_t units_at_once = 1, most_at_once = 1;
   double longest = 0, average = 0;  // steps
   double bytes = 0;
   bool masked = false, uneven = false;
 };
 
-// Every input and output once. An input that the batch shares is in memory once.
+// Bytes of every input and output, each once. An input that the batch shares counts once.
 constexpr double bytes_of(const ForwardProblem& p) {
   const double element = p.dtype == DType::f32 ? 4 : 2;
   const auto batch = static_cast<double>(p.batch);

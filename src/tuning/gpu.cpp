@@ -98,7 +98,7 @@ double predicted_us(const Tuning& tuning, const ForwardProblem& p, const WorkUni
 }
 
 bool is_measured(const Tuning& tuning, const ForwardProblem& p) {
-  // Waves of clusters of two SMs.
+  // Counts waves of clusters of two SMs.
   constexpr WorkUnit kUnit{.block_q = 64, .group_q = 64, .step_keys = 256, .sms = 2};
   const Work work = work_of(p, kUnit, tuning.multiprocessors);
   return work.units_an_sm <= tuning.table->most_waves && work.longest <= tuning.table->most_steps;

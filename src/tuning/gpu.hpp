@@ -1,5 +1,5 @@
-// What the cost model knows of GPUs: a file for each that was measured (src/tuning/gpus),
-// compiled into the library, and how those are scaled to one that was not.
+// The cost model's data on GPUs: a file for each measured GPU (src/tuning/gpus), compiled into the
+// library, and scaling to GPUs that were not measured.
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,37 @@
 
 namespace flashcore::tuning {
 
-// What DeviceInfo leaves out. 0: not known.
+// Properties that DeviceInfo leaves out. 0: not known.
 struct DeviceSpeed {
   double sm_clock_mhz = 0, memory_gb_s = 0;
 };
 
 struct TileConstants {
   std::string_view tile;
-  int64_t head_dim;  // the larger of Q's and V's
+  int64_t head_dim;  // the larger of Dqk and Dv
   Constants constants;
 };
 
-// One file. Times are microseconds.
+// One file of src/tuning/gpus. Times are in microseconds.
 struct GpuTable {
-  std::string_view gpu;  // the name that its driver gives it
+  std::string_view gpu;  // as its driver reports it
   int64_t compute_capability, multiprocessors;
   DeviceSpeed speed;
   double launch;
-  double error;                   // of predictions for problems that the fit did not see, a part
-  double most_waves, most_steps;  // of the problems that were measured: see is_measured()
+  double error;                   // relative error of predictions for problems outside of the fit
+  double most_waves, most_steps;  // over the measured problems: see is_measured()
   std::span<const TileConstants> tiles;
 };
 
 std::span<const GpuTable> gpu_tables();
 
-// The constants of a tile: between the head dimensions that were measured linear, outside of them
-// those of the nearest.
+// The constants of a tile: interpolated linearly between the measured head dimensions, and the
+// nearest ones outside of their range.
 std::optional<Constants> constants_of(const GpuTable& table, std::string_view tile,
                                       int64_t head_dim);
 
-// A table on a GPU: its own, or for a GPU without a file that of the most similar one, with its
-// times scaled by the clocks. SMs and the memory's bandwidth are always those of the GPU itself.
+// A table applied to a GPU: its own, or for a GPU without a file the table of the most similar one,
+// with its times scaled by the clocks. SMs and memory bandwidth are always the GPU's own.
 struct Tuning {
   const GpuTable* table = nullptr;
   bool is_own = false;  // the table was measured on such a GPU
@@ -51,21 +51,21 @@ struct Tuning {
   double bytes_a_us = 0;
   int64_t multiprocessors = 0;
 
-  // By which part of its own a time must be better before it counts: on a GPU that was not measured
-  // by what both of two predictions are off.
+  // The relative gain that a predicted time needs before it counts. On a GPU that was not measured:
+  // the combined error of two predictions.
   double margin() const { return is_own ? 0 : 2 * table->error; }
-  // "not measured on this GPU: times are scaled from NVIDIA H200", or empty.
+  // Returns "not measured on this GPU: times are scaled from NVIDIA H200", or "".
   std::string provenance() const;
 };
 
 bool has_own_table(const DeviceInfo& device);
-// `speed` is looked at only where the device has no table of its own.
+// `speed` is used only if the device has no table of its own.
 Tuning tuning_of(const DeviceInfo& device, const DeviceSpeed& speed = {});
 
-// Infinite for a tile without constants.
+// Returns infinity for a tile without constants.
 double predicted_us(const Tuning& tuning, const ForwardProblem& p, const WorkUnit& unit);
 
-// Whether a problem is as small as those that were measured with every kernel.
+// Returns whether a problem is within the sizes that were measured with every kernel.
 bool is_measured(const Tuning& tuning, const ForwardProblem& p);
 
 }  // namespace flashcore::tuning

@@ -1,5 +1,5 @@
-# The constants of GPUs that were measured, a file for each below gpus/, as a table that gpu.cpp
-# includes.
+# The constants of measured GPUs, one file each below gpus/, as a table
+# that gpu.cpp includes.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 file(GLOB gpus CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/gpus/*/constants.json)
 set(tables ${CMAKE_CURRENT_BINARY_DIR}/generated/tuning/gpu_tables.inc)
@@ -11,7 +11,7 @@ add_custom_command(OUTPUT ${tables}
 set_source_files_properties(tuning/gpu.cpp PROPERTIES OBJECT_DEPENDS ${tables})
 target_sources(flashcore_objects PRIVATE tuning/gpu.cpp)
 
-# Tables of measurements that the library has itself (`flashcore tune`), as they are.
+# Tables of `flashcore tune` measurements that ship with the library, unchanged.
 set(shipped "")
 file(GLOB measured CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/gpus/*/tuned.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${measured})

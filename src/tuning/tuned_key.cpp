@@ -10,7 +10,7 @@
 namespace flashcore::tuning {
 namespace {
 
-constexpr int64_t kDecodeQueries = 16;  // up to which a forward pass is called a decode
+constexpr int64_t kDecodeQueries = 16;  // a forward pass with at most this many is a decode
 
 std::string types_of(const ForwardProblem& p) {
   std::string text(to_string(p.dtype));
@@ -23,7 +23,7 @@ std::string types_of(const ForwardProblem& p) {
 
 std::string mask_of(const ForwardProblem& p) {
   if (p.band.unlimited()) return "full";
-  // Of two problems with as many queries as keys, both alignments are the same one.
+  // With as many queries as keys, both alignments are the same.
   const bool is_square = p.seqlen_q == p.seqlen_kv && !entries_vary(p);
   const bool is_given = p.alignment == Alignment::given;
   const std::string at = is_given                             ? "@given"

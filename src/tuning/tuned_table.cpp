@@ -27,7 +27,7 @@ constexpr int kMostLevels = 5;
 constexpr int64_t kMostCount = int64_t{1} << 31;
 constexpr double kMostMicroseconds = 1e12, kMostNoise = 1e6;
 
-// Of a file: it decides what is in it, so only what can be printed is shown.
+// The text comes from a file, which may contain anything, so only printable characters are shown.
 std::string shown(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 60)) out += c >= ' ' && c <= '~' ? c : '?';
@@ -39,8 +39,8 @@ bool is_plain(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Reads members of one object; the first that is not as wanted is kept as the status. Only those that
-// are read may be there.
+// Reads the members of one object; the first error is kept as the status. Members that are not read
+// are an error.
 class Members {
  public:
   Members(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
@@ -89,7 +89,7 @@ class Members {
   }
   const Status& status() const { return status_; }
 
-  // Of an object whose members are all read.
+  // Call after all members have been read.
   const Status& finish() {
     if (!status_.ok()) return status_;
     for (const auto& [name, member] : object_.items()) {
@@ -167,13 +167,13 @@ Json entry_json(const std::string& key, const TunedEntry& entry) {
           {"problems", entry.problems}};
 }
 
-// What a table keeps of a number: six digits, more than any measurement holds, and within its limits.
+// Rounds a number for the table: six digits, more than any measurement holds, and within its limits.
 double kept(double value, double most) {
   if (!(value >= 0)) return 0;
   return std::strtod(fmt::format("{:.6g}", std::min(value, most)).c_str(), nullptr);
 }
 
-// A text as a table takes it.
+// Shortens a text for the table and replaces characters that are not printable ASCII.
 std::string plain(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kMostText)) out += c >= ' ' && c <= '~' ? c : '?';
@@ -222,7 +222,7 @@ Result<TunedTable> parse_table(std::string_view text) {
     return invalid("has {} bytes, wanted at most {}", text.size(), kMostTableBytes);
   }
   bool too_deep = false;
-  // What lies too deep is dropped while parsing, so that nothing deep is ever built.
+  // Nesting beyond the limit is dropped while parsing, so that no deep value is ever built.
   const auto shallow = [&](int depth, Json::parse_event_t, const Json&) {
     too_deep = too_deep || depth > kMostLevels;
     return depth <= kMostLevels;
@@ -270,7 +270,7 @@ std::string table_text(const TunedTable& table) {
 }
 
 Result<ReadTable> read_table(const std::string& path) {
-  // A pipe would keep the caller waiting.
+  // O_NONBLOCK: opening a pipe would block the caller.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0 && (errno == ENOENT || errno == ENOTDIR)) return ReadTable{};
   if (file.get() < 0) {
@@ -340,7 +340,7 @@ void merge(TunedTable& table, const std::string& key, const TunedEntry& measured
     if (!is_there && problems.size() < kMostProblems) problems.push_back(problem);
   }
   if (!agrees) entry = as_written(fallback);
-  // Of problems that agree, the one that gains least.
+  // If the problems agree, the entry keeps the smaller gain.
   if (agrees && added.us * entry.default_us > entry.us * added.default_us) entry = added;
   entry.problems = std::move(problems);
 }

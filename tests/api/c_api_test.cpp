@@ -93,7 +93,7 @@ TEST_F(CPlan, MisalignedDataIsRefused) {
 TEST_F(CPlan, ArgumentsOfAnotherVersion) {
   flashcore_arguments arguments = data_.arguments();
   arguments.struct_size =
-      offsetof(flashcore_arguments, lse);  // no LSE, though the problem wants it
+      offsetof(flashcore_arguments, lse);  // no LSE, although the problem has one
   EXPECT_EQ(run(arguments), FLASHCORE_INVALID_ARGUMENT);
   EXPECT_THAT(flashcore_last_error(), StartsWith("lse: pointer is null"));
   arguments.struct_size = offsetof(flashcore_arguments, dropout_seed);
@@ -127,7 +127,7 @@ TEST_F(CPlan, RunRefusesWhatIsNoPlan) {
   EXPECT_TRUE(data_.untouched());
 }
 
-// A plan that is gone is looked for, not followed: the address sanitizer sees to that.
+// A destroyed plan is looked up, and not dereferenced: the address sanitizer checks that.
 TEST(CApi, APlanThatWasDestroyedIsNoPlan) {
   const flashcore_problem problem = small_problem();
   flashcore_plan* gone = nullptr;
@@ -141,10 +141,10 @@ TEST(CApi, APlanThatWasDestroyedIsNoPlan) {
   ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
   EXPECT_EQ(flashcore_plan_run(gone, &arguments, nullptr, 0, nullptr), FLASHCORE_INVALID_ARGUMENT);
   EXPECT_THAT(flashcore_last_error(), StartsWith("plan: pointer"));
-  flashcore_plan_destroy(gone);  // once more: nothing happens
+  flashcore_plan_destroy(gone);  // a second time: nothing happens
 }
 
-// Destroyed by one thread while others run it: every run has computed, or found no plan.
+// One thread destroys the plan while others run it: every run either computes, or finds no plan.
 TEST_F(CPlan, MayBeDestroyedWhileItRuns) {
   const flashcore_arguments arguments = data_.arguments();
   std::atomic<int> started{0}, other{0};
@@ -203,7 +203,7 @@ TEST(CApi, LongErrorsAreCut) {
   flashcore_plan_options options;
   flashcore_plan_options_init(&options, sizeof options);
   options.kernel = "reference";
-  // A sentence of the callback's making: the longest way to fail.
+  // An error from the callback: the path with the most layers.
   const auto thrower = [](void*, const char*, const char*, int32_t) {
     throw std::runtime_error(std::string(5000, 'y'));
   };
@@ -389,7 +389,7 @@ TEST(CApi, DevicesAreThoseOfTheCppInterface) {
 TEST(CApi, BuildInfoIsThatOfTheCppInterface) {
   const BuildInfo wanted = build_info();
   EXPECT_EQ(flashcore_version(), wanted.version);
-  // A newer caller's struct: what is not known here is zeroed.
+  // A newer caller's struct: members that are not known here are zeroed.
   struct Longer {
     flashcore_build_info info;
     uint64_t more[3];

@@ -1,5 +1,5 @@
-// The backward pass through the C interface: it is the C++ interface's, and what only C can get
-// wrong is refused.
+// The backward pass through the C interface equals the C++ interface's; errors that only C
+// allows are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,7 +122,7 @@ TEST_F(CBackward, RefusesWhatOnlyCCanGetWrong) {
             FLASHCORE_INVALID_ARGUMENT);
 }
 
-// The seed and the offset from memory give the bits that they give as numbers, in both passes.
+// Seed and offset from memory give the same bits as the numbers do, in both passes.
 TEST_F(CBackward, DropoutFromMemoryIsThatOfTheNumbers) {
   problem.dropout_p = 0.5f;
   forward.dropout_seed = 0xfedcba9876543210;
@@ -156,7 +156,7 @@ TEST_F(CBackward, DropoutFromMemoryIsThatOfTheNumbers) {
   flashcore_plan_destroy(without);
 }
 
-// A program of a version that knew no optional gradients.
+// A program of a version without optional gradients.
 TEST_F(CBackward, OlderStructsLackTheLastMembers) {
   gradients.struct_size = offsetof(flashcore_gradients, d_lse);
   flashcore_plan* older = nullptr;

@@ -1,4 +1,4 @@
-// A small, valid problem of the C interface, and data for it, for tests to spoil.
+// A small, valid problem of the C interface, with data, for tests to change.
 #pragma once
 
 #include <cmath>
@@ -56,7 +56,7 @@ struct SmallData {
   }
 };
 
-// The status of planning, the sentence with it, and nothing left behind.
+// The status of planning and its message; frees the plan.
 struct Outcome {
   flashcore_status status;
   std::string message;

@@ -55,9 +55,9 @@ TEST(CQuantize, ScalesBlocks) {
   Blocks run(0);
   ASSERT_EQ(run.run(), FLASHCORE_OK) << flashcore_last_error();
   EXPECT_THAT(run.scale, ::testing::ElementsAre(2 / 448.0f, 8 / 448.0f, 32 / 448.0f, 128 / 448.0f));
-  // 224 and 448, a block's two rows.
+  // 224 and 448: a block's two rows.
   for (size_t i = 0; i < run.out.size(); ++i) EXPECT_EQ(run.out[i], i / 8 % 2 == 0 ? 0x76 : 0x7E);
-  EXPECT_THAT(run.mean, Each(0.0f));  // there is none
+  EXPECT_THAT(run.mean, Each(0.0f));  // the problem has no mean
 }
 
 TEST(CQuantize, SubtractsTheMean) {
@@ -82,7 +82,7 @@ TEST(CQuantize, RefusesWhatMakesNoSense) {
   EXPECT_THAT(run.scale, Each(0.0f));
 }
 
-// Row r of V is r + 1 in all columns; each row of a dimension has them in the order of the page.
+// Row r of V is r + 1 in all columns; each row of a dimension holds them in the order of docs/semantics.md.
 TEST(CQuantize, TransposesV) {
   std::array<uint8_t, 20 * 2> v{};
   std::array<uint8_t, 2 * 128> out{};
@@ -106,7 +106,7 @@ TEST(CQuantize, TransposesV) {
   EXPECT_THAT(flashcore_last_error(), HasSubstr("wanted a multiple of 128"));
 }
 
-// The same numbers, by attention over both.
+// Attention over both gives the same numbers.
 TEST(CQuantize, AttentionReadsATransposedV) {
   std::array<uint8_t, 2 * 20 * 4> q{}, v{};
   std::array<uint8_t, 2 * 4 * 128> columns{};

@@ -72,7 +72,7 @@ TEST(CServing, PagesHoldTheKeysOfOnePiece) {
   EXPECT_EQ(paged.lse, whole.lse);
   EXPECT_EQ(out_of_range, 0);
 
-  // The flat form of the same.
+  // Lists the same pages in the flat form.
   const std::array<int32_t, 3> starts = {0, 3, 6};
   const std::array<int32_t, 2> last = {1, 1};
   problem.kv_indptr = tensor(FLASHCORE_I32, {3});
@@ -161,7 +161,7 @@ TEST(CServing, Appends) {
   arguments.page_table = table.data();
   ASSERT_EQ(flashcore_append(&problem, &arguments, nullptr, nullptr), FLASHCORE_OK)
       << flashcore_last_error();
-  // Row 3 is row 1 of page 2; its key is turned by an angle of 3.
+  // Row 3 is row 1 of page 2; its key is rotated by an angle of 3.
   std::array<float, 12> want_v{};
   want_v[10] = 5;
   want_v[11] = 6;
@@ -203,7 +203,7 @@ TEST(CServing, TreeMasksAreMasksOfPairs) {
 }
 
 TEST(CServing, AppendsAndAttendsInOneCall) {
-  // One key of one element, 1, and a new one, 3, in a cache of 4 rows.
+  // A key of 1 and a new key of 3, each with one element, in a cache of 4 rows.
   flashcore_append_problem rows;
   ASSERT_EQ(flashcore_append_problem_init(&rows, sizeof rows), FLASHCORE_OK);
   rows.k_new = rows.v_new = tensor(FLASHCORE_F32, {1, 1, 1, 1});

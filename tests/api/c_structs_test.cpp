@@ -1,5 +1,5 @@
-// The structs of the C interface: their layout, their defaults, other versions of them, and
-// garbage.
+// The structs of the C interface: their layout, their defaults, other
+// versions, and garbage.
 #include "api/c_structs.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What programs compiled against version 0.1 rely on. Members may be added at the end, never moved.
+// The ABI of programs compiled against version 0.1. Members may be added at the end, never moved.
 TEST(CStructs, LayoutIsThatOfVersion01) {
   EXPECT_EQ(sizeof(flashcore_tensor), 72u);
   EXPECT_EQ(offsetof(flashcore_problem, q), 8u);
@@ -38,7 +38,7 @@ TEST(CStructs, LayoutIsThatOfVersion01) {
   EXPECT_EQ(offsetof(flashcore_plan_options, early_start), 32u);
   EXPECT_EQ(offsetof(flashcore_arguments, lse), 40u);
   EXPECT_EQ(offsetof(flashcore_arguments, dropout_seed), 144u);
-  // What came later lies behind all that version 0.1 had, padding included.
+  // Later members come after everything in version 0.1, including padding.
   EXPECT_EQ(offsetof(flashcore_problem, dropout_state), 1304u);
   EXPECT_EQ(offsetof(flashcore_plan_options, deterministic), 40u);
   EXPECT_EQ(offsetof(flashcore_arguments, dropout_state), 160u);
@@ -141,11 +141,11 @@ TEST(CStructs, InitWritesOnlyTheCallersBytes) {
   EXPECT_EQ(memory[size / 8], ~uint64_t{0});
 }
 
-// An older program's struct ends early: the rest has its defaults, so a window of 0 that lies
-// behind the end is not read.
+// An older program's struct ends early: later members have their defaults, so a window of 0 behind
+// the end is not read.
 TEST(CStructs, ShorterProblemHasDefaultsForTheRest) {
   flashcore_problem problem = small_problem();
-  problem.window_left = 1ll << 40;  // malformed, if it were read
+  problem.window_left = 1ll << 40;  // malformed, if it is read
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_INVALID_ARGUMENT);
   problem.struct_size = offsetof(flashcore_problem, window_left);
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
@@ -154,7 +154,7 @@ TEST(CStructs, ShorterProblemHasDefaultsForTheRest) {
   problem.struct_size = offsetof(flashcore_problem, cu_seqlens_q);
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
   problem = small_problem();
-  problem.v_transposed = 7;  // of no program that was compiled before there was one
+  problem.v_transposed = 7;  // garbage behind the struct of an older program
   problem.struct_size = offsetof(flashcore_problem, v_transposed);
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
 }
@@ -174,8 +174,8 @@ TEST(CStructs, SizesThatCutAMemberAreRefused) {
   }
 }
 
-// A newer program's struct: zeros past what is known are its defaults, anything else is a wish that
-// cannot be granted.
+// A newer program's struct: zeros past the known members are defaults; anything else is an unknown
+// request, and refused.
 TEST(CStructs, LongerProblemMustBeZeroBeyond) {
   std::vector<uint64_t> memory(sizeof(flashcore_problem) / 8 + 4, 0);
   flashcore_problem problem = small_problem();
@@ -195,7 +195,7 @@ TEST(CStructs, MisalignedStructIsRefused) {
   flashcore_problem problem = small_problem();
   auto* const odd = reinterpret_cast<char*>(memory.data()) + 1;
   std::memcpy(odd, &problem, sizeof problem);
-  // Through an integer: the compiler may not see that the pointer is odd.
+  // Converts through an integer: the compiler must not see that the pointer is odd.
   const auto address = reinterpret_cast<uintptr_t>(odd);
   const Outcome outcome = plan_outcome(reinterpret_cast<const flashcore_problem*>(address));
   EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
@@ -264,7 +264,7 @@ TEST(CStructs, OptionsAreValidated) {
   outcome = outcome_with([](auto& o) { o.early_start = -1; });
   EXPECT_THAT(outcome.message, StartsWith("early_start: is -1"));
   EXPECT_EQ(outcome_with([](auto& o) { o.early_start = 1; }).status, FLASHCORE_OK);
-  constexpr size_t kVersion01Bytes = 32;  // without early_start, which is then off
+  constexpr size_t kVersion01Bytes = 32;  // without early_start, which is off then
   outcome = outcome_with([](auto& o) {
     o.struct_size = kVersion01Bytes;
     o.early_start = 9;
@@ -284,7 +284,7 @@ TEST(CStructs, OptionsAreValidated) {
   EXPECT_THAT(outcome.message, StartsWith("kernel: has more than 255"));
 }
 
-// A struct that ends before `deterministic` has its default, whatever lies in the padding and behind.
+// A struct that ends before `deterministic` gets the default, for any bytes behind it.
 TEST(CStructs, DeterministicIsTheDefaultAndReachesThePlan) {
   flashcore_plan_options options;
   ASSERT_EQ(flashcore_plan_options_init(&options, sizeof options), FLASHCORE_OK);

@@ -1,4 +1,4 @@
-// Plans: used again, shared by threads, given a wrong workspace.
+// Plans: run again, shared by threads, given a wrong workspace.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ struct Data {
   Status run(const Plan& plan) { return plan.run(arguments(), workspace.get(), workspace_bytes); }
 };
 
-// Every kernel of the CPU that computes some_problem().
+// All CPU kernels that compute some_problem().
 std::vector<std::string> kernels_here() {
   std::vector<std::string> names;
   const Result<std::vector<KernelVerdict>> verdicts = explain(some_problem());
@@ -127,7 +127,7 @@ TEST_P(PlanOfKernel, ACopyOutlivesTheOriginal) {
   EXPECT_EQ(copy.kernel(), GetParam());
 }
 
-// The thread sanitizer sees to it that nothing is shared but the plan.
+// The thread sanitizer checks that threads share only the plan.
 TEST_P(PlanOfKernel, ManyThreadsRunOnePlan) {
   const Plan plan = plan_of(GetParam(), 2);
   constexpr int kThreads = 4, kRuns = 3;
@@ -171,7 +171,7 @@ TEST_P(PlanOfKernel, WrongWorkspaceIsRefusedAndNothingIsWritten) {
   Data data(plan, 1);
   const size_t wanted = plan.workspace_bytes();
   if (wanted == 0) {
-    // Whatever is given is ignored then, wild pointers too.
+    // Then the workspace is ignored, even a wild pointer.
     EXPECT_TRUE(plan.run(data.arguments(), reinterpret_cast<void*>(uintptr_t{3}), 5).ok());
     return;
   }

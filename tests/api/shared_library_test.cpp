@@ -1,4 +1,4 @@
-// The shared library as a program loads and closes it.
+// Loads and closes the shared library, as a program does.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ Function* find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-// Threads of the library sleep in its code between runs: closing it must not take that away.
+// The library's threads sleep in its code between runs: closing it must not unload that code.
 TEST(SharedLibrary, StaysWhenItIsClosed) {
   void* const library = dlopen(FLASHCORE_SHARED_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -30,7 +30,7 @@ TEST(SharedLibrary, StaysWhenItIsClosed) {
   flashcore_plan_options options;
   find<decltype(flashcore_plan_options_init)>(library, "flashcore_plan_options_init")(
       &options, sizeof options);
-  options.kernel = "reference";  // no workspace
+  options.kernel = "reference";  // needs no workspace
   options.threads = 4;
   flashcore_plan* plan = nullptr;
   ASSERT_EQ(find<decltype(flashcore_plan_create)>(library, "flashcore_plan_create")(

@@ -59,7 +59,7 @@ TEST_F(BenchBackward, WritesEvidenceThatNamesThePass) {
   EXPECT_EQ(one["judged"], "all rows");
   // 5 queries see 5 to 9 of 9 keys.
   EXPECT_EQ(one["flop"], 10.0 * 4 * 8 * (5 + 6 + 7 + 8 + 9));
-  // q, o, dO, dQ and k, v, dK, dV, once.
+  // q, o, dO, dQ and k, v, dK, dV, each once.
   EXPECT_EQ(one["bytes"], 4.0 * 8 * (4 * 4 * 5 + 4 * 2 * 9));
   const ordered_json& row = one["rows"][0];
   EXPECT_EQ(row["gate"]["passed"], true);
@@ -74,7 +74,7 @@ TEST_F(BenchBackward, TimesOneProblemWithEveryGradient) {
   const json gradients = result["cases"][0]["gradients"];
   EXPECT_TRUE(gradients.contains("d_bias") && gradients.contains("d_sinks") &&
               gradients.contains("d_lse"));
-  // 24 queries, of which all but the first three see 4 keys.
+  // 24 queries; all but the first three see 4 keys.
   EXPECT_EQ(result["cases"][0]["flop"], 10.0 * 2 * 16 * (1 + 2 + 3 + 21 * 4));
 }
 
@@ -128,7 +128,7 @@ TEST_F(BenchBackward, AGateThatTakesTooLongIsARefusal) {
   EXPECT_TRUE(one["rows"][0]["times"].empty());
 }
 
-// Of a long problem rows are judged.
+// In long problems rows are judged.
 TEST_F(BenchBackward, JudgesRowsOfLongProblems) {
   if (kSanitized) GTEST_SKIP() << kTooLong;
   const std::string cases =
@@ -190,7 +190,7 @@ TEST_F(BackwardPeers, ThatAreWrongHaveNoTime) {
   EXPECT_TRUE(row["times"].empty());
 }
 
-// The work of a problem with lengths is known when they are.
+// The work of a problem with lengths depends on the lengths.
 TEST_F(BenchBackward, CountsTheLengthsOfAGivenProblem) {
   for (const char* const pass : {"--backward", "--json"}) {
     const json result = document(

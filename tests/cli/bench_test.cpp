@@ -71,7 +71,7 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   EXPECT_EQ(row["gate"]["passed"], true);
   EXPECT_EQ(row["times"]["wall"]["rounds_us"].size(), 2U);
   EXPECT_GT(evidence["ceilings"]["wall"]["matrix_product"]["f32"]["tflops"], 0);
-  // A row is a line, and its numbers are short.
+  // A row takes one line, and its numbers are short.
   EXPECT_THAT(scratch.read("out.json"), HasSubstr("\n    {\"implementation\":\"cpu_simd\","));
   EXPECT_LE(row["times"]["wall"]["p50_us"].dump().size(), 9U);
 }
@@ -214,7 +214,7 @@ TEST(BenchPeers, ComputeTheSameNumbersAndAreTimedInTurns) {
   EXPECT_EQ(evidence["cases"][0]["rows"][0]["times"]["wall"]["fastest_peer"], "plain");
 }
 
-// Libraries that this machine may lack: then the evidence says so.
+// This machine may lack these libraries; then the evidence says so.
 TEST(BenchPeers, OfThisProcessPassTheSameGate) {
   const Scratch scratch;
   const std::string cases = scratch.write("square.json", R"({"schema": "flashcore-cases",
@@ -299,7 +299,7 @@ TEST(BenchResume, KeepsWhatIsThereAndMeasuresTheRest) {
   ASSERT_EQ(flashcore_command(bench(scratch, {"--resume"})).exit_code, 0);
   EXPECT_NE(evidence_of(scratch)["cases"][0]["rows"][0]["times"]["wall"]["p50_us"], 123456.0);
 
-  // Another device: refused, and left as it was.
+  // Another device: refused, and the file is unchanged.
   evidence["device"]["name"] = "another";
   const std::string text = evidence.dump();
   scratch.write("out.json", text);
@@ -333,7 +333,7 @@ TEST(BenchLimits, OnlyTheKernelsThatAreNamed) {
   EXPECT_THAT(other.err, HasSubstr("--only: is 'reference,other', wanted kernels"));
 }
 
-// What stands in for the working process when it hangs at a step, or falls there.
+// Replaces the worker process; hangs or crashes at a step.
 Words hanging_at(const Scratch& scratch, const std::string& step, const std::string& how = "hang") {
   return {"FLASHCORE_COMMAND=" FLASHCORE_COMMAND, "HANG_AT=" + step, "HANG_HOW=" + how,
           "HANG_PIDS=" + scratch.path("pids")};
@@ -359,7 +359,7 @@ TEST(BenchWatch, AKernelThatHangsCostsOnlyItsOwnRow) {
   EXPECT_EQ(lost["error"], "two, cpu_simd, wall: was abandoned after 5 s");
   EXPECT_TRUE(lost["times"].empty());
   EXPECT_FALSE(row_of(evidence["cases"][1], "plain")["times"].empty());
-  // Nothing of it is left, what it had started included.
+  // No process is left, including its children.
   std::istringstream pids(scratch.read("pids"));
   int count = 0;
   for (pid_t pid = 0; pids >> pid; ++count) {
@@ -427,7 +427,7 @@ TEST(BenchWatch, WithoutADeadlineTheWorkIsDoneInOneProcess) {
   EXPECT_TRUE(scratch.read("pids").empty());
 }
 
-// Evidence with one of our points and one peer's, the times given.
+// Evidence with one of our points and one peer's, with given times.
 std::string fixture(double ours_us, double p90_us, double peer_us, bool passed = true) {
   const auto time = [](double p50, double p90) {
     return ordered_json{{"p50_us", p50}, {"p90_us", p90}, {"samples", 20}};
@@ -487,7 +487,7 @@ TEST(Compare, FindsWhatChangedPastThresholdAndNoise) {
   EXPECT_EQ(change(fixture(10, 10.1, 20, false), 1), "lost its time");
 }
 
-// A case of the same name is in two suites: each has its own times.
+// A case of the same name in two suites has its own times in each.
 TEST(Compare, FindsARegressionInEachOfTwoSuites) {
   ordered_json before = ordered_json::parse(fixture(10, 10.1, 20));
   before["cases"].push_back(before["cases"][0]);
@@ -508,7 +508,7 @@ TEST(Compare, FindsARegressionInEachOfTwoSuites) {
   }
 }
 
-// Each point of a file that is kept has another factor planted, and is found with that one.
+// Scales each point of a checked-in file by another factor, which must be found.
 TEST(Compare, FindsWhatWasPlantedInEveryPointOfRealEvidence) {
   for (const char* const name : {"bench.json", "bench-serving.json", "backward-gpu.json"}) {
     const std::filesystem::path path = std::filesystem::path(FLASHCORE_LADDER).parent_path() / name;
@@ -521,7 +521,7 @@ TEST(Compare, FindsWhatWasPlantedInEveryPointOfRealEvidence) {
       EXPECT_EQ(point.before_us, point.after_us) << point.suite << " " << point.problem;
     }
     ordered_json after = *before;
-    std::vector<double> factors;  // in the order of the points; 0 where there is no time
+    std::vector<double> factors;  // in the order of the points; 0 without a time
     for (ordered_json& one : after["cases"]) {
       for (ordered_json& row : one["rows"]) {
         const bool timed = row["times"].contains("sustained");

@@ -1,4 +1,4 @@
-// The built command from the outside, for the tests of it.
+// The built command from the outside, for its tests.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ using Words = std::vector<std::string>;
 
 Outcome flashcore_command(Words words, Words environment = {});
 
-// Runs with --json on the CPU; expects it to end well and returns the document.
+// Runs with --json on the CPU; expects success and returns the document.
 nlohmann::json document(Words words);
 
 // One sentence on stderr, nothing on stdout, and the exit code.
 void expect_refused(const Words& words, int exit_code, const std::string& sentence);
 
-// `run` of a small problem, with more options.
+// `run` with a small problem, and more options.
 Words small_with(const Words& more);
 
 // The elements of every tensor of a .safetensors file, and its shape.

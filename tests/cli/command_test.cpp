@@ -1,4 +1,4 @@
-// The built command from the outside: exit codes, JSON, sentences, and files that stay whole.
+// The built command from the outside: exit codes, JSON, messages, and files that stay whole.
 #include "tests/cli/command.hpp"
 
 #include <gmock/gmock.h>
@@ -85,14 +85,14 @@ TEST(Usage, ErrorsAreJsonToo) {
   EXPECT_EQ(usage["status"], "error");
 }
 
-// The command under a shell that prepares its streams or limits, as "exec \"$@\" >/dev/full".
+// Runs the command in a shell that prepares its streams or limits, as "exec \"$@\" >/dev/full".
 Outcome under_shell(const std::string& script, const Words& words) {
   Words all = {"/bin/sh", "-c", script, "sh", FLASHCORE_COMMAND};
   all.insert(all.end(), words.begin(), words.end());
   return run_process(std::move(all));
 }
 
-// A command line of every subcommand that ends well and prints something, with and without --json.
+// A command line of every subcommand that succeeds and prints something, with and without --json.
 std::vector<Words> talkative(const Scratch& scratch) {
   const std::string evidence = scratch.path("verified.json");
   EXPECT_EQ(flashcore_command({"bench", "--shape", "1,1,8,8", "--device", "cpu", "--out", evidence})
@@ -124,7 +124,7 @@ std::vector<Words> talkative(const Scratch& scratch) {
 TEST(Output, ThatCannotBeWrittenIsExitCode2) {
   const Scratch scratch;
   for (const Words& words : talkative(scratch)) {
-    // A build without CUDA has no ladder, and says so by itself.
+    // A build without CUDA has no ladder; the command says so itself.
     if (words[0] == "ladder" && flashcore_command(words).exit_code != 0) continue;
     for (const auto& [script, why] :
          {std::pair{"exec \"$@\" >/dev/full", "No space left on device"},
@@ -148,7 +148,7 @@ TEST(Output, AStreamThatIsClosedIsNotTheNextFile) {
   EXPECT_EQ(under_shell("exec \"$@\" 2>&-", {"info", "--json"}).exit_code, 0);
 }
 
-// A limit on the size of files stands for a full disk: the write fails in the same way.
+// A limit on file sizes simulates a full disk: the write fails in the same way.
 TEST(Output, ToAFileThatDoesNotFitIsExitCode2AndLeavesNothing) {
   const Scratch scratch;
   const std::string status = "trap '' XFSZ; ulimit -f 1; { \"$@\"; echo $? >&2; } | cat";
@@ -209,7 +209,7 @@ TEST(Run, TellsPeopleTheSame) {
                                  "kernel", "passed", "p50", "FLOP/s"}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
-  EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));  // no terminal, no colour
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));  // no colour without a terminal
 }
 
 TEST(Run, EveryDtypeAndFeature) {
@@ -244,7 +244,7 @@ TEST(Run, MixesOfFp8) {
   EXPECT_EQ(document(small_with({"--dtype", "f8e5m2", "--v-dtype", "f8e4m3",
                                  "--no-time"}))["problem"]["tensors"]["v"]["dtype"],
             "f8e4m3");
-  // A file has types of its own, which the same options change.
+  // A file has its own types, which the same options change.
   const Scratch scratch;
   const std::string file = scratch.path("mix.safetensors");
   document(
@@ -299,7 +299,7 @@ TEST(Run, FromItsOwnSavedInputsGivesTheSameBits) {
   EXPECT_EQ(a.at("o").type, "F16");
   EXPECT_EQ(a.at("lse").type, "F32");
 
-  // Without one of the inputs, the result is another.
+  // Without one of the inputs the result differs.
   document({"run", inputs, "--causal", "--no-time", "--device", "cpu", "--without", "bias", "--out",
             second});
   EXPECT_NE(stored_in(second).at("o"), a.at("o"));
@@ -328,7 +328,7 @@ TEST(Run, StoresFp8AndTellsLargestValues) {
   expect_refused(small_with({"--backward", "--amax"}), 2, "--amax: is given with --backward");
 }
 
-// A tensor of a file as a .npy file, its bytes as they are.
+// Writes a tensor of a file as a .npy file, byte for byte.
 void write_array(const std::string& path, const Stored& tensor, DType dtype) {
   const io::OutputTensor output{"", dtype, tensor.shape, std::as_bytes(std::span(tensor.bytes))};
   const Status status = io::write_npy(path, output);
@@ -364,7 +364,7 @@ TEST(Run, ReadsAndWritesArraysInBothLayouts) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("lse.npy")));
 }
 
-// A .safetensors file of zeros, of the given names, types and shapes.
+// A .safetensors file of zeros with the given names, types and shapes.
 struct Zeros {
   std::string name;
   DType dtype;
@@ -492,7 +492,7 @@ TEST(Environment, ForcesAKernelButNotTheReference) {
   const Outcome outcome = flashcore_command(words, {"FLASHCORE_KERNEL=naive"});
   const json result = json::parse(outcome.out);
   EXPECT_EQ(result["kernel"], "naive");
-  // Were the reference forced too, there would be no error.
+  // If the reference were forced, too, there would be no error.
   EXPECT_GT(result["check"]["relative_error"], 1e-6);
 }
 
@@ -521,7 +521,7 @@ TEST(Explain, HasAVerdictForEveryKernel) {
   EXPECT_THAT(people.out, AllOf(HasSubstr("reference  yes"), HasSubstr("naive")));
 }
 
-// Every kernel's verdict for a GPU that need not be here, by a number of SMs that is said.
+// Every kernel's verdict for a GPU that need not be here, with a given number of SMs.
 TEST(Explain, AGpuThatIsNotHere) {
   const auto words = [](const std::string& device) {
     return Words{"explain", "--shape", "2,8,512,64", "--device", device};
@@ -610,7 +610,7 @@ TEST(Verify, RunsUnjudgedForTheSanitizers) {
 }
 
 TEST(Verify, SaysHowToRepeatAFailure) {
-  // Kernel "naive" is the yardstick of 16-bit errors, not a kernel that keeps to the gates.
+  // The kernel "naive" is the baseline of 16-bit errors, and need not pass the gates.
   const Outcome outcome = flashcore_command({"verify", "--shapes", "none", "--random", "40",
                                              "--kernel", "naive", "--device", "cpu", "--json"});
   EXPECT_EQ(outcome.exit_code, 1);
@@ -630,11 +630,11 @@ TEST(Verify, SaysHowToRepeatAFailure) {
 }
 
 TEST(Verify, JudgesHardScores) {
-  // In bf16 the naive kernel has these scores, all of which are the sink's.
+  // In bf16 the naive kernel can represent these scores; the sink dominates all of them.
   EXPECT_EQ(document({"verify", "--shapes", "scores/sink/bf16/3.4e+38", "--random", "0", "--kernel",
                       "naive"})["scores"]["kernels"][0]["passed"],
             1);
-  // In f16 it does not: a bias of -1e9 becomes -inf, which removes the row.
+  // In f16 it cannot: a bias of -1e9 becomes -inf, which removes the row.
   const std::string name = "scores/bias/f16/f32/-1e9/whole";
   const Outcome outcome =
       flashcore_command({"verify", "--shapes", name + "/one-query", "--random", "0", "--kernel",
@@ -661,7 +661,7 @@ TEST(Bench, TimesWhatPassedItsGate) {
   EXPECT_GE(row["times"]["wall"]["samples"], 10);
 }
 
-// Pages in a random order, lengths that differ, and a cache of another type: judged as one piece.
+// Pages in random order, different lengths, and a cache of another type: judged as one piece.
 TEST(Bench, TimesCachesInPages) {
   const Scratch scratch;
   const std::string file =

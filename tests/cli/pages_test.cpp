@@ -1,5 +1,5 @@
-// The commands of README.md and docs/: each one parses, names files that are there, and can be
-// typed as it stands.
+// The commands of README.md and docs/: each one parses, names existing files, and can
+// be typed unchanged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<fs::path> pages() {
   return found;
 }
 
-// A line of a block that is to be typed, or what stands between backticks in a sentence.
+// A line of a block to type, or the text between backticks in a sentence.
 struct Piece {
   std::string text;
   bool block;
@@ -67,7 +67,7 @@ std::vector<Piece> code_of(const fs::path& page) {
   return found;
 }
 
-// The words of a piece that is a command, as a shell has them; none when it is something else.
+// The words of a command, split like in a shell; none if the piece is not a command.
 Words command_words(const Piece& piece) {
   std::string text = piece.text;
   if (text.starts_with("$ ")) text.erase(0, 2);
@@ -89,7 +89,7 @@ bool is_placeholder(const std::string& word) {
          std::regex_search(word, std::regex("(^|[-.,/])[A-Z]{3,}"));
 }
 
-// A number in the place of "N"; what stands for something else is left out.
+// Replaces "N" by a number; leaves out other placeholders.
 Words filled_in(Words words) {
   std::replace(words.begin(), words.end(), std::string("N"), std::string("1"));
   return words;
@@ -109,7 +109,7 @@ TEST(Pages, HaveCommandsThatParse) {
       EXPECT_TRUE(request.ok()) << page << ": " << piece.text << "\n" << request.status().message();
     }
   }
-  EXPECT_GE(commands, 40);  // else this test does not find them
+  EXPECT_GE(commands, 40);  // otherwise this test does not find them
 }
 
 TEST(Pages, NameFilesThatAreThere) {
@@ -118,7 +118,7 @@ TEST(Pages, NameFilesThatAreThere) {
   static const std::regex kFile("[\\w./-]+\\.(safetensors|npy|json|txt|py|sh)");
   int files = 0;
   for (const fs::path& page : pages()) {
-    std::set<std::string> written;  // by the page's commands so far
+    std::set<std::string> written;  // files that the page's commands have written
     for (const Piece& piece : code_of(page)) {
       const Words words = command_words(piece);
       for (size_t i = 1; i < words.size(); ++i) {

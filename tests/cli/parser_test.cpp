@@ -1,4 +1,4 @@
-// Every option of every command, by walking through the parser's own lists.
+// Every option of every command, found in the parser's own lists.
 #include "cli/parser.hpp"
 
 #include <gmock/gmock.h>
@@ -16,13 +16,13 @@ using ::testing::HasSubstr;
 
 using Words = std::vector<std::string>;
 
-// The sentence that refuses a command line, or nothing.
+// Returns the message that refuses a command line, or "".
 std::string refusal_of(const Words& words) {
   bool json = false;
   return cli::parse_command_line(words, json).status().message();
 }
 
-// Calls `visit` with the command, an option's spellings, and whether it is a positional one.
+// Calls `visit` with the command, an option's spellings, and whether it is positional.
 template <class Visit>
 void for_each_value(Visit visit) {
   for (const cli::Command& command : cli::all_commands()) {
@@ -42,7 +42,7 @@ void for_each_value(Visit visit) {
 TEST(Parser, RefusesAnEmptyValueOfEveryOption) {
   int values = 0;
   for_each_value([&](const std::string& command, const Words& names, bool hidden) {
-    if (hidden) {  // for a process that this program starts: CLI11 does not name it
+    if (hidden) {  // for child processes: CLI11 does not name it
       EXPECT_THAT(refusal_of({command, names.at(0), ""}), HasSubstr("is ''"));
       ++values;
       return;
@@ -52,15 +52,15 @@ TEST(Parser, RefusesAnEmptyValueOfEveryOption) {
       ++values;
     }
     for (const std::string& name : names) {
-      const bool is_long = name.starts_with("--");  // a short one is called by its long name
+      const bool is_long = name.starts_with("--");  // messages use a short option's long name
       EXPECT_THAT(refusal_of({command, name, ""}), HasSubstr((is_long ? name : "") + ": is ''"));
       ++values;
-      if (!is_long || kSanitized) continue;  // the same parser, minutes of it
+      if (!is_long || kSanitized) continue;  // the same parser, for minutes
       EXPECT_THAT(refusal_of({command, name + "="}), HasSubstr(name + ": is ''"));
       EXPECT_THAT(refusal_of({command, name + "=", "word"}), HasSubstr(name + ": is ''"));
     }
   });
-  EXPECT_GE(values, 100);  // else this test does not find them
+  EXPECT_GE(values, 100);  // otherwise this test does not find them
 }
 
 TEST(Parser, SaysNothingOfAValueThatIsThere) {

@@ -166,8 +166,8 @@ TEST(CpuTimer, StopsAtTheFirstError) {
   EXPECT_EQ(calls, 3);
 }
 
-// A share of a bound that the work is not under says nothing: bf16 instructions are past fp32's
-// peak.
+// The ratio to a bound that does not apply means nothing: bf16 instructions
+// exceed fp32's peak.
 TEST(Ceilings, OfACpuAreOfTheTypesThatItMultipliesInFp32) {
   const auto meter = bench::make_meter({}, 1);
   ASSERT_TRUE(meter.ok()) << meter.status().message();
@@ -227,7 +227,7 @@ TEST(Cases, OfServingHaveASmallForm) {
   }
   EXPECT_EQ(bench::suite_cases("decode", true)->front().name, "b1/1k/hkv8");
   EXPECT_FALSE(bench::suite_cases("five", true).has_value());
-  // 34 MB of K and V, so that between two calls on one copy 512 MB of others are read.
+  // 34 MB of K and V: between two calls on one copy 512 MB of others are read.
   EXPECT_EQ(bench::rotated_copies(bench::suite_cases("rotated")->front()), 17);
   EXPECT_EQ(bench::rotated_copies(bench::suite_cases("decode")->front()), 1);
   const std::vector<int32_t> lengths = bench::ragged_lengths(8192, 64);
@@ -242,13 +242,13 @@ TEST(Work, CountsByTheRuleOfTheReports) {
   EXPECT_EQ(bench::forward_flop(bench::to_problem(one)), full);
   one.causal = true;
   EXPECT_EQ(bench::forward_flop(bench::to_problem(one)), full / 2);
-  // One query at the end sees every key; aligned at the top, one.
+  // A single query at the end sees every key; aligned at the top, one.
   one.seqlen_q = 1;
   Problem decode = bench::to_problem(one);
   EXPECT_EQ(bench::forward_flop(decode), full / 16);
   decode.alignment = Alignment::top_left;
   EXPECT_EQ(bench::forward_flop(decode), full / 256);
-  // Lengths count where there are any.
+  // Lengths count if there are any.
   Problem lengths = bench::to_problem(one);
   lengths.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
   bench::HostProblem host = bench::make_host_problem(lengths, 0);
@@ -257,7 +257,7 @@ TEST(Work, CountsByTheRuleOfTheReports) {
   EXPECT_EQ(bench::forward_flop(host), 4.0 * 8 * 4 * 64);
 }
 
-// Five products of a pair: two with rows of Dv elements, three with rows of Dqk.
+// Five products per pair: two with rows of Dv elements, three with rows of Dqk.
 TEST(Work, CountsTheBackwardPass) {
   bench::Case one{
       .name = "test", .batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 16, .seqlen_kv = 16};
@@ -290,7 +290,7 @@ TEST(CpuCeilings, SomeBytesASecondAreRead) {
   }
 }
 
-// A computed problem, and the reference of some of its rows.
+// A computed problem, and the reference for some of its rows.
 struct Sampled {
   bench::HostProblem host;
   bench::SampledReference reference;
@@ -354,7 +354,7 @@ TEST(SampledGate, ReadsTheScalesOfEachHeadAndColumnsOfV) {
     EXPECT_LT(reference->rows(), 2 * 4 * 100);
     const bench::Verdict verdict = reference->judge(host);
     EXPECT_TRUE(verdict.passed) << verdict.failure;
-    EXPECT_LT(verdict.max_scaled_error, 1e-3);  // f16 rounding: no scale was another head's
+    EXPECT_LT(verdict.max_scaled_error, 1e-3);  // f16 rounding: no scale was swapped
   }
 }
 

@@ -1,4 +1,4 @@
-// Runs the built command as a script would, and keeps what it says.
+// Runs the built command as a script would, and keeps its output.
 #pragma once
 
 #include <fcntl.h>
@@ -17,12 +17,12 @@
 namespace flashcore::tests {
 
 struct Outcome {
-  int exit_code = -1;  // -1: it did not exit by itself
+  int exit_code = -1;  // -1: it was killed
   std::string out;
   std::string err;
 };
 
-// A process that runs beside the test. `environment` is added to the test's, as "NAME=value".
+// A process that runs during the test. `environment` is added to the test's, as "NAME=value".
 class Process {
  public:
   explicit Process(std::vector<std::string> words, std::vector<std::string> environment = {}) {

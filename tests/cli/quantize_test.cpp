@@ -1,4 +1,4 @@
-// `flashcore quantize`: what it writes, that `run` reads it, and what it refuses.
+// `flashcore quantize`: its output, that `run` reads it, and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST(Quantize, HasAScaleForWhatIsAskedFor) {
   EXPECT_EQ(stored_in(out).at("v").type, "F8_E5M2");
 }
 
-// LSE is right with the shift added: without it, it would be off by up to 0.5.
+// The LSE is right after adding the shift: without it the error would be up to 0.5.
 TEST(Quantize, SmoothsK) {
   const Scratch scratch;
   const std::string out = scratch.path("fp8.safetensors");

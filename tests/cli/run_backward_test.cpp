@@ -1,4 +1,4 @@
-// `flashcore run --backward`: what it computes, writes and refuses.
+// `flashcore run --backward`: its results, output files and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST(RunBackward, AFailedCheckIsExitCode1AndWritesNothing) {
   EXPECT_THAT(scratch.names(), IsEmpty());
 }
 
-// The saved inputs have what flows in, and bits repeat.
+// The saved inputs include the incoming gradients, and bits repeat.
 TEST(RunBackward, FromItsOwnSavedInputsGivesTheSameBits) {
   const Scratch scratch;
   const std::string inputs = scratch.path("in.safetensors"), first = scratch.path("1.safetensors"),
@@ -121,7 +121,7 @@ TEST(RunBackward, FromItsOwnSavedInputsGivesTheSameBits) {
   EXPECT_THAT(a.at("d_bias").shape, ElementsAre(1, 4, 40, 40));
   EXPECT_EQ(a.at("d_sinks").type, "F32");
 
-  // With another gradient that flows in, or without one of them, the result is another.
+  // With another incoming gradient, or without one of them, the result differs.
   const auto dq_with = [&](const Words& more) {
     Words words = again;
     words.insert(words.end(), more.begin(), more.end());
@@ -132,12 +132,12 @@ TEST(RunBackward, FromItsOwnSavedInputsGivesTheSameBits) {
   EXPECT_NE(dq_with({"--d-o", "q"}), a.at("dq"));
   EXPECT_NE(dq_with({"--without", "d_lse"}), a.at("dq"));
   EXPECT_NE(dq_with({"--without", "d_o", "--seed", "4"}), a.at("dq"));
-  // No other number changes when others are not asked for.
+  // Numbers do not change if other gradients are not requested.
   EXPECT_EQ(dq_with({"--gradients", "dq"}), a.at("dq"));
   EXPECT_EQ(stored_in(second).size(), 1u);
 }
 
-// The gradient of the sum of all of V's rows, dO = 1: what dV must be is known. In both layouts, as
+// The gradient of the sum of all of V's rows, dO = 1, where dV is known. In both layouts, from
 // arrays, with dO of another type.
 TEST(RunBackward, ReadsAndWritesArraysInBothLayouts) {
   for (const char* const layout : {"bhsd", "bshd"}) {
@@ -146,7 +146,7 @@ TEST(RunBackward, ReadsAndWritesArraysInBothLayouts) {
     const Scratch scratch;
     const std::vector<int64_t> shape =
         swapped ? std::vector<int64_t>{1, 6, 2, 8} : std::vector<int64_t>{1, 2, 6, 8};
-    // dO of head h is h + 1; with Q = 0 every key has the weight 1/6 in each of 6 rows.
+    // dO of head h is h + 1; with Q = 0 every key has weight 1/6 in each of 6 rows.
     std::vector<double> d_o(96);
     for (size_t i = 0; i < d_o.size(); ++i) {
       d_o[i] = static_cast<double>((swapped ? i / 8 % 2 : i / 48) + 1);

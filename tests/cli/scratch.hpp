@@ -1,4 +1,4 @@
-// A directory of a test's own, removed at its end.
+// A test's own directory, removed at its end.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// flashcore tune from the outside: a table of the CPU in seconds, in use afterwards; resuming,
-// interruptions, several tuners at once, files that are no table.
+// flashcore tune from the outside: makes a CPU table in seconds, which is used afterwards;
+// resuming, interruptions, concurrent tuners, invalid tables.
 #include "bench/tune/tune.hpp"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ tuning::TunedTable table_of(const Scratch& scratch) {
   return read.ok() ? read->table : tuning::TunedTable{};
 }
 
-// Some cases of one thread whose lengths have keys of their own.
+// Cases with one thread and lengths that have different keys.
 std::string many_cases(const std::string& name, int count, int64_t heads) {
   ordered_json cases = ordered_json::array();
   for (int i = 0; i < count; ++i) {
@@ -95,7 +95,7 @@ TEST(Tune, TheCpuInSecondsAndTheTableIsInUse) {
     EXPECT_THAT(flashcore_command(words, {"FLASHCORE_TUNING=none"}).out,
                 Not(HasSubstr("tuning table")));
   }
-  // Every candidate passed its gate, and none was timed before.
+  // Every candidate passed its gate before any was timed.
   const Result<ordered_json> evidence = bench::read_evidence(scratch.path("all.json"));
   ASSERT_TRUE(evidence.ok()) << evidence.status().message();
   for (const ordered_json& one : (*evidence)["cases"]) {
@@ -105,12 +105,12 @@ TEST(Tune, TheCpuInSecondsAndTheTableIsInUse) {
   }
 }
 
-// One problem would take much longer: nothing begins after the time, and no half of it is kept.
+// One problem would take much longer: nothing starts after the time limit, and partial results are dropped.
 TEST(Tune, EndsInTimeWithinAProblem) {
   const Scratch scratch;
   const std::string cases = R"({"schema": "flashcore-cases", "version": 1, "cases": [
     {"name": "long", "dtype": "f32", "batch": 2, "heads_q": 4, "seqlen_q": 2048, "head_dim": 64}]})";
-  constexpr double kSeconds = 2, kSlack = 2;  // a line may come late on a busy machine
+  constexpr double kSeconds = 2, kSlack = 2;  // a line may be late on a busy machine
   const Outcome outcome =
       flashcore_command(tune(scratch, {"--seconds", "2", "--verbose", "--json"}, cases));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -231,7 +231,7 @@ TEST(Tune, RefusesOptionsThatFixTheChoice) {
               HasSubstr("--batch-invariant: is given"));
 }
 
-// A winner is ahead by more than 2% and more than its noise.
+// A winner must be ahead by more than 2% and more than its noise.
 ordered_json case_with(double default_us, double spread, double other_us) {
   const auto row = [&](const char* name, double us) {
     return ordered_json{

@@ -1,5 +1,5 @@
 // The SIMD backend's gradients: random problems over all options on every instruction set, against
-// the gates; whatever the number of threads, the same bits; nothing written but the outputs.
+// the gates; the same bits for any number of threads; only outputs are written.
 #include "problem/backward.hpp"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST(CpuBackward, RandomProblemsPassTheGates) {
   }
 }
 
-// Several blocks of keys, and of them several parts.
+// Several blocks of keys, divided into several parts.
 TEST(CpuBackward, LongProblemsPassTheGates) {
   bench::RandomSpace space;
   space.largest_seqlen = 1500;
@@ -104,9 +104,9 @@ Problem plain(int64_t seqlen) {
   return problem;
 }
 
-// Every other row sees no key: by a mask, and with an infinite slope whose diagonal is past the keys.
-// A sink of +inf or NaN is the LSE of such rows and leaves no trace in them, and its own gradient is
-// that of the LSE.
+// Every other row sees no key: because of a mask, or of an infinite slope whose diagonal is past
+// the keys. A sink of +inf or NaN is the LSE of such rows and does not affect their other results;
+// its own gradient is the LSE's.
 TEST(CpuBackward, SinksThatAreNoNumberTouchOnlyRowsThatSeeAKey) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -1,5 +1,5 @@
-// Keys and values in caches: the bits of the same keys gathered into one piece, by code that knows
-// only docs/semantics.md; what no row may see is NaN (bench/cases/random_cache.hpp).
+// Keys and values in caches give the same bits as the same keys gathered into one piece, by code that
+// knows only docs/semantics.md; everything that no row may see is NaN (bench/cases/random_cache.hpp).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ int64_t number_at(const HostProblem& host, const char* name, int64_t i) {
   return static_cast<int64_t>(host.at(name).get(i));
 }
 
-// A bias or mask for other numbers of keys: what there is, then zeros.
+// A bias or mask for another number of keys: the existing elements, then zeros.
 void resize_pairs(const HostProblem& from, HostProblem& to, const char* name, int64_t keys) {
   const TensorDesc& desc = from.at(name).desc();
   if (desc.shape[3] == 1) return;
@@ -62,7 +62,7 @@ void resize_pairs(const HostProblem& from, HostProblem& to, const char* name, in
   bench::set_tensor(to.problem, name, wanted);
 }
 
-// The same keys in one piece: entry by entry, packed where the queries are. Scales become one a key.
+// Copies the keys into one piece: entry by entry, packed if the queries are. Scales become one per key.
 HostProblem gathered(const HostProblem& cache) {
   const Problem& from = cache.problem;
   const int64_t batch = bench::cache_entries(from), heads = from.k.shape[1];
@@ -206,7 +206,7 @@ TEST(Cache, SaysWhetherAPageWasOutOfRange) {
     EXPECT_EQ(host.at("page_status").get(0), clamped ? 1 : 0) << seed;
     (clamped ? clamped_runs : clean_runs) += 1;
     if (!clamped) continue;
-    // Without the word the same table is an error, and nothing is written.
+    // Without a page status the same table is an error, and nothing is written.
     host.problem.page_status.reset();
     bench::poison_outputs(host);
     const HostTensor before = host.at("o");
@@ -224,7 +224,7 @@ TEST(Cache, SaysWhetherAPageWasOutOfRange) {
   EXPECT_GT(clean_runs, 20);
 }
 
-// B 2, Hq 4, Hkv 2, one query, D 8: five pages of 4 rows, two a row of the table.
+// B 2, Hq 4, Hkv 2, one query, D 8: five pages of 4 rows, two per row of the table.
 Problem paged_problem() {
   Problem p;
   p.q = p.o = TensorDesc::contiguous(DType::f32, {2, 4, 1, 8});
@@ -293,7 +293,7 @@ TEST(Cache, DescriptionsThatMakeNoSense) {
   p = paged_problem();
   p.cache_leftpad = TensorDesc::contiguous(DType::i32, {3});
   expect_refused(p, "cache_leftpad: shape is [3], wanted [B] = [2]");
-  // 2^30 pages of 2^30 rows are more than an entry can have.
+  // 2^30 pages of 2^30 rows exceed what an entry can have.
   p = paged_problem();
   p.k = p.v = TensorDesc::strided(DType::f32, {1, 2, int64_t{1} << 30, 8}, {0, 0, 0, 1});
   p.page_table = TensorDesc::strided(DType::i32, {2, int64_t{1} << 30}, {0, 0});
@@ -302,8 +302,8 @@ TEST(Cache, DescriptionsThatMakeNoSense) {
                                 int64_t{1} << 60));
 }
 
-// Sizes around powers of two up to the largest: refused or planned, and nothing overflows (the
-// sanitizers' stage watches).
+// Sizes around powers of two up to the largest: refused or planned, and nothing overflows (checked
+// in the sanitizers' stage).
 TEST(Cache, HostileSizes) {
   bench::Random random(5);
   const auto extent = [&]() -> int64_t {
@@ -380,7 +380,7 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   HostProblem full = bench::make_host_problem(short_list, 1);
   full.at("kv_last_page_len").set(0, 2);
   expect_run_refused(full, "kv_indptr: entry 0 has 6 rows, wanted at most 5, max_seqlen_kv");
-  // With lengths beside the list the smaller number counts, as it does beside a page table.
+  // If lengths are given in addition to the list, the smaller number counts, as with a page table.
   short_list.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
   HostProblem shorter = bench::make_host_problem(short_list, 1);
   shorter.at("kv_last_page_len").set(0, 2);
@@ -407,7 +407,7 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   paged.at("seqlens_kv").set(0, 8);
   paged.at("cache_leftpad").set(1, -1);
   expect_run_refused(paged, "cache_leftpad: entry 1 is -1, wanted 0 to 8");
-  paged.at("cache_leftpad").set(1, 8);  // nothing is left
+  paged.at("cache_leftpad").set(1, 8);  // no rows are left
   ASSERT_TRUE(run_on_host(paged, on("cpu_simd")).ok());
   for (int64_t d = 0; d < 32; ++d) EXPECT_EQ(paged.at("o").get(32 + d), 0);
 }
@@ -436,7 +436,7 @@ TEST(Cache, EveryKernelSaysWhetherItReadsPages) {
   }
 }
 
-// The bits of a tree mask as a mask of pairs, by docs/semantics.md alone.
+// Converts the bits of a tree mask to a mask of pairs, from docs/semantics.md only.
 HostProblem with_tree_as_pairs(const HostProblem& host) {
   const Result<ForwardProblem> resolved = resolve(host.problem);
   EXPECT_TRUE(resolved.ok());
@@ -517,7 +517,7 @@ TEST(Cache, TreeMasksThatMakeNoSense) {
   expect_refused(p, "tree_mask: rank is 2, wanted 3 for [B, Sq, words]");
   p.tree_mask = TensorDesc::contiguous(DType::i32, {2, 2, 1});
   expect_refused(p, "tree_mask: shape is [2, 2, 1], wanted [B, Sq, words] = [2, 1, 1]");
-  p.tree_mask = TensorDesc::contiguous(DType::i32, {1, 1, 0});  // all keys from the offset on go
+  p.tree_mask = TensorDesc::contiguous(DType::i32, {1, 1, 0});  // drops all keys from the offset on
   HostProblem host = bench::make_host_problem(p, 1);
   EXPECT_TRUE(run_on_host(host, on("cpu_simd")).ok());
   p.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1, 1});
@@ -530,7 +530,7 @@ TEST(Cache, TreeMasksThatMakeNoSense) {
             "tree_mask: pointer is null, wanted the data of a tensor of the problem");
 }
 
-// As every CUDA kernel, which says nothing of caches.
+// Like every CUDA kernel that does not declare support for caches.
 TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   Kernel other;
   other.name = "other";
@@ -570,7 +570,7 @@ TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   EXPECT_EQ(refusal(narrow), "");
 }
 
-// A plan is made of capacities: any lengths and tables run on it, with the same workspace.
+// A plan depends on capacities: any lengths and tables run on it, with the same workspace.
 TEST(Cache, OnePlanServesEveryLength) {
   Problem problem = paged_problem();
   problem.k = problem.v = TensorDesc::contiguous(DType::f32, {700, 2, 16, 8});

@@ -1,5 +1,5 @@
-// Every CPU kernel in the table against the reference, on random problems over the whole feature
-// space. Each problem comes from one number; a failure prints how to repeat it:
+// Compares every CPU kernel in the table with the reference, on random problems over the whole
+// feature space. Each problem comes from one number; a failure prints how to repeat it:
 //
 //   FLASHCORE_TEST_SEED=1234 FLASHCORE_TEST_PROBLEMS=1 differential_test
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
   return text == nullptr || *text == '\0' ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-// The kernels to test: all that claim to be right to within the gates, the yardstick is not.
+// The kernels to test: all that must pass the gates, so not the naive baseline.
 std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
   for (const Kernel& kernel : kernels()) {
@@ -93,7 +93,7 @@ void expect_batch_invariance(const HostProblem& whole, const std::string& kernel
   Status status = run(in_batch, kernel, threads, true);
   if (status.code() == StatusCode::unsupported) return;
   ASSERT_TRUE(status.ok()) << status.message();
-  // Dropout is drawn by the number of the entry: only the first keeps its own.
+  // Dropout depends on the entry's index: only the first entry keeps its mask.
   const int64_t entries =
       whole.problem.dropout_p > 0 ? std::min<int64_t>(1, entries_of(whole)) : entries_of(whole);
   for (int64_t b = 0; b < entries; ++b) {
@@ -121,7 +121,7 @@ void test_kernel(const HostProblem& original, const bench::Reference& reference,
   expect_batch_invariance(original, kernel, threads);
 }
 
-// Mostly small and various; now and then long enough for several blocks, or wide.
+// Mostly small and varied; sometimes long enough for several blocks, or wide.
 bench::RandomSpace space_of(uint64_t seed) {
   bench::RandomSpace space;
   space.more_outputs = space.mixes_fp8 = true;

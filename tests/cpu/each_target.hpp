@@ -1,4 +1,4 @@
-// Walks through the instruction sets that this machine has, unless FLASHCORE_CPU_TARGET names one.
+// Iterates over the instruction sets of this machine, unless FLASHCORE_CPU_TARGET names one.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace flashcore {
 
-// The instruction sets that tests with a parameter for one run on: all, or with FLASHCORE_TEST_TARGETS=best the best
-// one, as under the sanitizers of a run that is not a long one.
+// The instruction sets for parametrised tests: all, or with FLASHCORE_TEST_TARGETS=best the best
+// one, as under sanitizers in short runs.
 inline std::span<const cpu::Target> tested_targets() {
   const char* const wanted = std::getenv("FLASHCORE_TEST_TARGETS");
   const auto all = cpu::supported_targets();
@@ -30,8 +30,8 @@ class EachTarget {
   EachTarget(const EachTarget&) = delete;
   EachTarget& operator=(const EachTarget&) = delete;
 
-  // Plans made from now on use target number n, counted from the best one and round again. Gives
-  // what a failure should print.
+  // Makes later plans use target number n, counted from the best one, modulo their number. Returns
+  // text for a failure message.
   std::string use(uint64_t n) {
     const auto targets = cpu::supported_targets();
     if (!chosen_by_caller_ && !targets.empty()) {

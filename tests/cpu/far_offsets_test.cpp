@@ -1,5 +1,5 @@
-// Elements past 2^31, in every tensor and along every dimension: each tensor gets an address range
-// of its own in which only the pages of its elements exist.
+// Elements past 2^31, in every tensor and along every dimension: each tensor gets its own address
+// range in which only the pages of its elements exist.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -19,9 +19,9 @@
 namespace flashcore {
 namespace {
 
-constexpr int64_t kFar = (int64_t{1} << 31) + 64;  // elements; a multiple of 64 for vectors' sake
+constexpr int64_t kFar = (int64_t{1} << 31) + 64;  // in elements; a multiple of 64, for vectors
 
-// Address space for `bytes` on both sides of an origin; no memory until it is written.
+// Address space for `bytes` on both sides of an origin; memory is allocated on write.
 class Region {
  public:
   explicit Region(int64_t bytes) : bytes_(static_cast<size_t>(2 * bytes)) {
@@ -63,7 +63,7 @@ Problem small_problem(DType dtype) {
   return problem;
 }
 
-// Dimension `far` of every tensor that has it steps by more than 2^31 elements.
+// Dimension `far` of every tensor that has it gets a stride of more than 2^31 elements.
 Problem far_problem(const Problem& near, size_t far, int64_t step) {
   Problem problem = near;
   for (TensorDesc* desc : {&problem.q, &problem.k, &problem.v, &problem.o, &*problem.lse,

@@ -1,4 +1,4 @@
-// The SIMD backend against the gates, on every instruction set that this machine has.
+// The SIMD backend against the gates, on every instruction set of this machine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ PlanOptions simd_options(int threads = 2) {
   return options;
 }
 
-// Forces one instruction set for the life of a test.
+// Forces one instruction set during a test.
 class EveryTarget : public ::testing::TestWithParam<cpu::Target> {
  protected:
   void SetUp() override {
@@ -86,7 +86,7 @@ TEST_P(EveryTarget, PassesTheGatesOnTheStandardShapes) {
   }
 }
 
-// Numbers are widened to fp32, each tensor's by its own type: the limits of fp32 hold.
+// Each tensor is widened to fp32 by its own type: the limits of fp32 hold.
 TEST_P(EveryTarget, MixesOfFp8AreAsFp32) {
   for (const DType q : {DType::f8e4m3, DType::f8e5m2, DType::f32, DType::bf16}) {
     for (const DType k : {DType::f8e4m3, DType::f8e5m2}) {
@@ -111,7 +111,7 @@ TEST_P(EveryTarget, MixesOfFp8AreAsFp32) {
   }
 }
 
-// O in any type is the fp32 O, rounded to nearest even: values of every size, and not finite ones.
+// O in any type equals the fp32 O, rounded to nearest even: for values of any size, also NaN and infinities.
 TEST_P(EveryTarget, RoundsOToAnyType) {
   for (const DType dtype : kDTypes) {
     Problem problem = problem_of({.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 33}, dtype);
@@ -143,7 +143,7 @@ TEST_P(EveryTarget, RoundsOToAnyType) {
   }
 }
 
-// One feature at a time, across more than one block of keys and with lengths that divide nothing.
+// One feature at a time, over several blocks of keys, with lengths that are multiples of nothing.
 struct Feature {
   std::string name;
   std::function<void(Problem&)> add;
@@ -189,7 +189,7 @@ std::vector<Feature> features() {
        [=](Problem& p) {
          p.alibi_slopes = pair(DType::f32, {2, 4});
          p.alignment = Alignment::given, p.causal_offset = 100000;
-         p.lse.reset();  // at -25000 fp32 has no room for the gate
+         p.lse.reset();  // fp32 is too coarse for the gate at -25000
        }},
       {"softcap", [](Problem& p) { p.softcap = 0.7f; }},
       {"sinks", [=](Problem& p) { p.sinks = pair(DType::f32, {4}); }},
@@ -242,10 +242,10 @@ TEST_P(EveryTarget, PassesTheGatesWithFewQueriesAndManyKeys) {
   }
 }
 
-// A packed batch's plan knows the total of its keys, not its entries: each entry that is a key past
-// a split has one partial result more than its share of the total. The workspace ends in canaries.
-// Two KV heads: with 2 queries 4 rows a head, which are read in place in parts of 2048 keys; with 12
-// parts of 4096.
+// A packed batch's plan knows the total of its keys, not its entries: each entry that is a key
+// longer than a split has one partial result more than its share of the total. The workspace ends
+// in canaries. Two KV heads: 2 queries give 4 rows per head, which are read in place in parts of
+// 2048 keys; 12 queries use parts of 4096.
 TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{4097, 4097, 4097},
                                               {4095, 4096, 4097, 4098},
@@ -280,8 +280,8 @@ TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
   }
 }
 
-// More KV heads than a job that reads in place takes, in parts of different sizes, with few and many
-// rows behind the queries in use.
+// More KV heads than an in-place job takes, in parts of different sizes, with few and many rows
+// after the queries in use.
 TEST_P(EveryTarget, PassesTheGatesWithManyKvHeadsAndFewQueriesInUse) {
   for (const auto& [heads_kv, rows] : {std::pair<int64_t, int64_t>{9, 1}, {17, 2}, {11, 120}}) {
     Problem problem = problem_of({.batch = 3,
@@ -299,8 +299,8 @@ TEST_P(EveryTarget, PassesTheGatesWithManyKvHeadsAndFewQueriesInUse) {
   }
 }
 
-// Entries whose keys are not split have jobs and no partial results: if they had, those of the last
-// entry would lie in the canaries.
+// Entries whose keys are not split have jobs but no partial results: otherwise the last entry's
+// would overwrite the canaries.
 TEST_P(EveryTarget, WholeEntriesTakeNoPartialResults) {
   for (const int64_t queries : {100, 200, 400}) {
     const int64_t keys = 16;
@@ -320,7 +320,7 @@ TEST_P(EveryTarget, WholeEntriesTakeNoPartialResults) {
   }
 }
 
-// What a bias of -inf removes leaves no trace, a NaN neither.
+// A pair that a bias of -inf removes has no effect, not even if it is NaN.
 TEST_P(EveryTarget, ABiasOfMinusInfinityRemovesNan) {
   Problem problem = problem_of(
       {.batch = 1, .heads_q = 1, .heads_kv = 1, .seqlen_q = 3, .seqlen_kv = 40, .head_dim = 8},
@@ -341,7 +341,7 @@ TEST_P(EveryTarget, ABiasOfMinusInfinityRemovesNan) {
   }
 }
 
-// The jobs of each entry and its partial results are counted in front of the scratch memory.
+// The counts of each entry's jobs and partial results precede the scratch memory.
 TEST_P(EveryTarget, SplitsTheKeysOfManyEntries) {
   for (const int64_t batch : {15, 16, 17}) {
     HostProblem host = bench::make_host_problem(problem_of({.batch = batch,
@@ -356,7 +356,7 @@ TEST_P(EveryTarget, SplitsTheKeysOfManyEntries) {
   }
 }
 
-// More heads share a KV head than a job takes.
+// More heads share a KV head than one job takes.
 TEST_P(EveryTarget, PassesTheGatesOnLargeGroups) {
   for (const int64_t group : {48, 49, 100}) {
     HostProblem host = bench::make_host_problem(problem_of({.batch = 1,
@@ -394,14 +394,14 @@ TEST_P(EveryTarget, PassesTheGatesOnRandomProblems) {
   }
 }
 
-// Keys and values that are not finite, one at a time: exactly the rows that attend to it see it.
+// NaN or infinite keys and values, one at a time: exactly the rows that attend to one are affected.
 TEST_P(EveryTarget, ANaNReachesExactlyTheRowsThatAttendToIt) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const char* const name : {"k", "v"}) {
       for (const double value : {kNaN, kInf, -kInf}) {
-        if (name[0] == 'k' && std::isinf(value)) continue;  // its sign decides what a row gets
+        if (name[0] == 'k' && std::isinf(value)) continue;  // its sign decides a row's result
         Problem problem = problem_of(
             {.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 90, .seqlen_kv = 90}, dtype);
         problem.causal = true;
@@ -430,7 +430,7 @@ TEST_P(EveryTarget, ANaNReachesExactlyTheRowsThatAttendToIt) {
   }
 }
 
-// One key in each entry, so that O is its value and LSE its score.
+// One key per entry, so that O is its value and LSE its score.
 TEST_P(EveryTarget, FewRowsReadEveryByteOfFp8) {
   for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
     for (const DType q : {DType::f32, DType::f16, DType::bf16}) {
@@ -472,7 +472,7 @@ TEST_P(EveryTarget, FewRowsReadEveryByteOfFp8) {
   }
 }
 
-// Head dimensions that end inside of a vector, and tiles of 4, 2 and 1 rows.
+// Head dimensions that end within a vector, and tiles of 4, 2 and 1 rows.
 TEST_P(EveryTarget, PassesTheGatesOnAnyFewRows) {
   for (const int64_t head_dim : {1, 63, 64, 80, 128, 256}) {
     for (int64_t rows = 1; rows <= 16; ++rows) {
@@ -492,8 +492,8 @@ TEST_P(EveryTarget, PassesTheGatesOnAnyFewRows) {
   }
 }
 
-// A value that is not finite, in a cache that few rows read: the column of the rows that attend to it
-// is not finite, either. All other elements have the bits that they have where it is 0.
+// A value that is NaN or infinite, in a cache that few rows read: its column is not finite in the
+// rows that attend to it. All other elements have the same bits as with a 0.
 TEST_P(EveryTarget, FewRowsChooseValuesThatAreNotFinite) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -537,7 +537,7 @@ TEST_P(EveryTarget, FewRowsChooseValuesThatAreNotFinite) {
   }
 }
 
-// NaN whose payload has every bit set, as poisoned memory has, and in lanes past the last key.
+// NaN whose payload has every bit set, like poisoned memory, also in lanes past the last key.
 TEST_P(EveryTarget, HiddenKeysOfAnyBitsDoNotReachTheOutput) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Problem problem =
@@ -572,7 +572,7 @@ TEST_P(EveryTarget, TheSameBitsTwiceAndOnAnyNumberOfThreads) {
   }
 }
 
-// A row of a batch of six against the same row alone.
+// Compares a row in a batch of six with the same row alone.
 TEST_P(EveryTarget, ARowDoesNotDependOnItsBatch) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int64_t seqlen_q : {1, 70}) {
@@ -601,7 +601,7 @@ TEST_P(EveryTarget, ARowDoesNotDependOnItsBatch) {
   }
 }
 
-// Rows behind the last query in use are no reason for other parts of the keys.
+// Rows after the last query in use do not change how keys are split.
 TEST_P(EveryTarget, APaddedEntryHasTheBitsOfTheEntryAlone) {
   for (const int64_t queries : {1, 12}) {
     const int64_t rows = 100, heads = 4, head_dim = 64;
@@ -658,7 +658,7 @@ TEST(ForwardCpu, AnUnknownTargetIsNoTarget) {
   unsetenv("FLASHCORE_CPU_TARGET");
 }
 
-// The workspace is for threads and blocks, not for scores: it does not grow with the keys.
+// The workspace depends on threads and blocks, not on scores: it does not grow with the keys.
 TEST(ForwardCpu, TheWorkspaceDoesNotGrowWithTheSequence) {
   size_t bytes[2];
   for (const int i : {0, 1}) {

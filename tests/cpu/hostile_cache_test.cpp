@@ -1,4 +1,4 @@
-// What tests/fuzz/cache_fuzz.cpp tries for as long as one likes, for a second with random numbers.
+// Runs the checks of tests/fuzz/cache_fuzz.cpp for a second, with random numbers.
 #include "tests/fuzz/hostile_cache.hpp"
 
 #include <gtest/gtest.h>

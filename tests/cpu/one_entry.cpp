@@ -13,7 +13,7 @@ using bench::HostTensor;
 
 bool is_packed(const HostProblem& host) { return host.problem.cu_seqlens_q.has_value(); }
 
-// A box of a tensor: where it begins and its extents.
+// A box of a tensor: its first indices and extents.
 struct Box {
   std::vector<int64_t> first, extent;
 };
@@ -43,7 +43,7 @@ Box part_of(const HostProblem& host, std::string_view name, int64_t b) {
     box.extent.push_back(desc.shape[d]);
   }
   const auto take = [&](size_t d, Rows rows) {
-    if (box.extent[d] == 1) return;  // broadcast, or nothing to choose from
+    if (box.extent[d] == 1) return;  // broadcast, or a single entry
     box.first[d] = rows.first;
     box.extent[d] = rows.count;
   };
@@ -70,7 +70,7 @@ Box part_of(const HostProblem& host, std::string_view name, int64_t b) {
   return box;
 }
 
-// Row-major number in `desc` of the element that is number `n` of the box.
+// The row-major index in `desc` of element `n` of the box.
 int64_t element_in(const TensorDesc& desc, const Box& box, int64_t n) {
   int64_t element = 0, step = 1;
   for (size_t d = box.extent.size(); d-- > 0;) {
@@ -113,8 +113,8 @@ HostProblem one_entry(const HostProblem& host, int64_t b) {
     for (int64_t n = 0; n < copy.elements(); ++n) {
       copy.set(n, tensor.get(element_in(tensor.desc(), box, n)));
     }
-    // A length past the entry's rows counts as all of them, but is refused where no other entry
-    // has as many.
+    // A length past the entry's rows counts as all of them, but is refused if no other entry
+    // has that many.
     if (is_packed(host) && name.starts_with("seqlens_")) {
       const Rows rows = rows_of(host, b, name == "seqlens_q");
       copy.set(0, std::min(copy.get(0), static_cast<double>(rows.count)));
@@ -126,7 +126,7 @@ HostProblem one_entry(const HostProblem& host, int64_t b) {
 bool entry_is_same(const HostProblem& whole, int64_t b, const HostProblem& alone) {
   for (const char* const name : {"o", "lse", "amax_o", "amax_s"}) {
     if (!whole.has(name)) continue;
-    // The largest over the batch depends on the batch.
+    // The largest value over the batch depends on the batch.
     const bool of_batch = std::string_view(name).starts_with("amax") && entries_of(whole) > 1 &&
                           whole.at(name).desc().shape[0] == 1;
     if (of_batch) continue;
@@ -134,7 +134,7 @@ bool entry_is_same(const HostProblem& whole, int64_t b, const HostProblem& alone
     const Box box = part_of(whole, name, b);
     const HostTensor& by_itself = alone.at(name);
     for (int64_t n = 0; n < by_itself.elements(); ++n) {
-      // Types of at most 64 bits: equal as doubles, or both NaN, is equal in bits except for NaNs'.
+      // Types of at most 64 bits: equal doubles, or two NaN, mean equal bits except for NaN payloads.
       const double x = in_batch.get(element_in(in_batch.desc(), box, n));
       const double y = by_itself.get(n);
       if (x != x && y != y) continue;

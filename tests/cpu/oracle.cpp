@@ -14,7 +14,7 @@ namespace {
 using Real = long double;
 constexpr Real kMinusInfinity = -std::numeric_limits<Real>::infinity();
 
-// A tensor of a problem, or none: reads it by index, whatever its strides; an extent of 1 stands for any.
+// An optional tensor of a problem: reads it by index, for any strides; an extent of 1 is broadcast.
 class Operand {
  public:
   Operand(const bench::HostProblem& host, std::string_view name)
@@ -37,10 +37,10 @@ class Operand {
   const bench::HostTensor* tensor_;
 };
 
-// One batch entry: its rows in Q, O and K, V, and how many of them are in use.
+// One batch entry: its rows in Q, O, K and V, and the number of rows in use.
 struct Entry {
   int64_t batch, first_query, rows, queries, first_key, keys;
-  int64_t diagonal;  // query i lies on key i + diagonal
+  int64_t diagonal;  // query i is aligned with key i + diagonal
 };
 
 class Oracle {
@@ -101,7 +101,7 @@ class Oracle {
     return packed_ ? tensor({first + i, h, d}) : tensor({e.batch, h, i, d});
   }
 
-  // Step 4: nothing where the pair is removed.
+  // Step 4: returns whether the pair is removed.
   bool removed(const Entry& e, int64_t h, int64_t i, int64_t j) const {
     if (i >= e.queries) return true;
     const int64_t distance = j - (i + e.diagonal);
@@ -140,7 +140,7 @@ class Oracle {
   void attend(const Entry& e, int64_t h) {
     const auto keys = static_cast<size_t>(e.keys);
     const auto rows = static_cast<size_t>(e.rows);
-    // The scores; -inf where there is none.
+    // The scores; -inf for removed pairs.
     std::vector<std::vector<Real>> s(rows, std::vector<Real>(keys, kMinusInfinity));
     for (size_t i = 0; i < rows; ++i) {
       for (size_t j = 0; j < keys; ++j) {
@@ -151,7 +151,7 @@ class Oracle {
     for (size_t i = 0; i < rows; ++i) finish_row(e, h, static_cast<int64_t>(i), s[i]);
   }
 
-  // Takes a number of entry b and head h into the largest ones.
+  // Includes a number of entry b and head h in the largest ones.
   void note(std::string_view name, std::vector<Real>& values, int64_t b, int64_t h, Real number) {
     if (values.empty()) return;
     const auto& shape = host_.at(name).desc().shape;
@@ -160,10 +160,10 @@ class Oracle {
     if (!std::isnan(value) && !(number <= value)) value = number;
   }
 
-  // Steps 5 to 7 of one row.
+  // Steps 5 to 7 for one row.
   void finish_row(const Entry& e, int64_t h, int64_t i, const std::vector<Real>& s) {
     const Real sink = sinks_ ? sinks_({h}) : kMinusInfinity;
-    Real around = sink;  // the largest; it cancels
+    Real around = sink;  // the largest score; it cancels
     for (const Real score : s) {
       if (std::isnan(score) || score > around) around = score;
     }
@@ -199,14 +199,14 @@ class Oracle {
     result_.lse[row_index] = any ? around + std::log(denominator) : sink;
   }
 
-  // 0 for a dropped pair, otherwise what makes up for the dropped ones.
+  // Returns 0 for a dropped pair, otherwise the factor that compensates for dropped ones.
   Real kept(const Entry& e, int64_t h, int64_t i, int64_t j) const {
     const float p = problem_.dropout_p;
     if (!dropout_keeps(draw_.seed, draw_.offset, p, e.batch, h, i, j)) return 0;
     return 1.0f / (1.0f - p);
   }
 
-  // Of O without its last dimension, and of LSE.
+  // The index of a row in O without its last dimension, and in LSE.
   size_t index_of_row(const Entry& e, int64_t h, int64_t i) const {
     return static_cast<size_t>(packed_ ? (e.first_query + i) * heads_ + h
                                        : (e.batch * heads_ + h) * problem_.q.shape[2] + i);

@@ -1,7 +1,7 @@
-// What attention is, written a second time, from docs/semantics.md alone: long double, the whole
-// S x S matrix at once, every pair asked one question after another. It shares no code with the
-// library but the public description of the problem, the element types and the dropout mask, which
-// have tests of their own.
+// Attention written a second time, from docs/semantics.md only: in long double, the whole S x S
+// matrix at once, every pair tested step by step. It shares no code with the library except for
+// the public description of the problem, the element types and the dropout mask, which have
+// their own tests.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,10 @@
 namespace flashcore {
 
 struct OracleResult {
-  std::vector<long double> o;               // row-major, as HostTensor::get counts
-  std::vector<long double> lse;             // of every row, whether the problem asks for it or not
-  std::vector<long double> o_scale;         // that each element of o is divided by when stored
-  std::vector<long double> amax_o, amax_s;  // of the elements of those tensors, if there are any
+  std::vector<long double> o;               // row-major, like HostTensor::get
+  std::vector<long double> lse;             // one per row, even if the problem has no LSE
+  std::vector<long double> o_scale;         // divisor of each element of o when it is stored
+  std::vector<long double> amax_o, amax_s;  // elements of these tensors, if present
 };
 
 OracleResult oracle(const bench::HostProblem& host);

@@ -1,4 +1,4 @@
-// An fp8 O with its scale, and the largest values, on every CPU kernel: by numbers that are exact.
+// An fp8 O with its scale, and the largest values, on every CPU kernel: with exact numbers.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,8 +50,8 @@ Status run(HostProblem& host, const std::string& kernel, int threads = 3) {
   return testing::run_on_host(host, options);
 }
 
-// Runs and calls `look` for the reference, for the naive computation where it has the type, and for
-// the SIMD kernel on every instruction set.
+// Runs the reference, the naive computation if it has the type, and the SIMD kernel on every
+// instruction set, and calls `look` for each.
 void on_each_kernel(const Problem& problem, const std::function<void(HostProblem&)>& bend,
                     const std::function<void(const HostProblem&)>& look) {
   std::vector<std::string> kernels = {"reference", "cpu_simd"};
@@ -74,10 +74,10 @@ std::vector<double> values(const HostProblem& host, const char* name) {
   return host.at(name).values();
 }
 
-// One key: O is its value, whatever the query is.
+// One key: O is its value for any query.
 TEST(Fp8Outputs, AreRoundedToNearestEvenAfterTheDivision) {
-  // In units of the scale: ties of e4m3 to the even neighbour, near ties, subnormal numbers, what
-  // saturates, and signs.
+  // In units of the scale: ties of e4m3 to the even neighbour, near ties, subnormal numbers,
+  // saturation, and signs.
   const std::vector<double> quotients = {1.0625, 1.1875, 1.0626, -17.0,  -19.0, 0x1p-10, 0x1.8p-9,
                                          448,    464,    479.9,  -500.0, 1e30,  -1e-6,   0.01};
   const std::vector<double> stored = {1.0, 1.25, 1.125, -16.0,  -20.0, 0.0,  0x1p-8,
@@ -88,7 +88,7 @@ TEST(Fp8Outputs, AreRoundedToNearestEvenAfterTheDivision) {
     on_each_kernel(
         problem,
         [&](HostProblem& host) {
-          host.at("q").fill([] { return 0; });  // p is 1 to the bit
+          host.at("q").fill([] { return 0; });  // p is exactly 1
           host.at("o_scale").set(0, scale);
           for (size_t i = 0; i < quotients.size(); ++i) {
             host.at("v").set(static_cast<int64_t>(i), quotients[i] * scale);
@@ -139,11 +139,11 @@ TEST(Fp8Outputs, SaturateInfinitiesAndKeepNaN) {
         EXPECT_TRUE(std::isnan(host.at("o").get(1)));
         EXPECT_FALSE(std::isnan(host.at("o").get(0)));
         EXPECT_TRUE(std::isnan(host.at("amax_o").get(0)));
-        EXPECT_EQ(host.at("amax_s").get(0), 1);  // whatever V holds
+        EXPECT_EQ(host.at("amax_s").get(0), 1);  // for any V
       });
 }
 
-// A scale so small that its inverse is no number of fp32.
+// A scale whose inverse exceeds fp32's range.
 TEST(Fp8Outputs, TakeEveryPositiveScale) {
   Problem problem = problem_of({.head_dim = 3}, DType::f8e4m3);
   problem.o_scale = f32({1, 1});
@@ -180,7 +180,7 @@ TEST(Fp8Outputs, RefuseScalesThatDivideNothing) {
   }
 }
 
-// Two keys of the same score and one that is removed: p is 1/2, with a sink of the same size 1/3.
+// Two keys with the same score and a removed one: p is 1/2, with an equal sink 1/3.
 TEST(LargestValues, AreThoseBeforeDropoutAndRounding) {
   for (const DType o_dtype : {DType::f32, DType::bf16, DType::f8e4m3}) {
     Problem problem = problem_of({.seqlen_q = 5, .seqlen_kv = 3, .head_dim = 2}, o_dtype);
@@ -197,7 +197,7 @@ TEST(LargestValues, AreThoseBeforeDropoutAndRounding) {
         },
         [](const HostProblem& host) {
           EXPECT_EQ(host.at("amax_s").get(0), 1.0f / 3);
-          // Of each row none, one or two keys are kept, at twice their weight.
+          // Each row keeps zero, one or two keys, at twice their weight.
           double largest = 0;
           for (const double o : values(host, "o")) largest = std::max(largest, std::abs(o));
           const double amax = host.at("amax_o").get(0);
@@ -234,7 +234,7 @@ TEST(LargestValues, ReduceOverTheirBroadcastDimensions) {
                 }
               }
             }
-            // An O that is not rounded has its own largest number.
+            // An O that is not rounded has its own largest value.
             double largest = 0;
             for (const double o : values(host, "o")) largest = std::max(largest, std::abs(o));
             if (batch == 1 && heads == 1) {
@@ -245,7 +245,7 @@ TEST(LargestValues, ReduceOverTheirBroadcastDimensions) {
   }
 }
 
-// Rows past the queries in use and rows without a key are zeros; entries without a row, too.
+// Rows past the queries in use and rows without a key count as zeros; so do entries without rows.
 TEST(LargestValues, CountRowsThatSeeNoKeyAsZero) {
   Problem problem = problem_of({.batch = 3, .seqlen_q = 4, .seqlen_kv = 6}, DType::f16, DType::f16);
   problem.seqlens_q = problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
@@ -287,8 +287,8 @@ TEST(LargestValues, AreZeroWhereThereIsNoRow) {
       [](const HostProblem& host) { EXPECT_THAT(values(host, "amax_o"), ElementsAre(0, 0)); });
 }
 
-// A NaN or a score of +inf shows in amax_s of its head, a sink of NaN or +inf only where a row sees a
-// key.
+// A NaN or a score of +inf appears in its head's amax_s, a sink of NaN or +inf only if a row
+// sees a key.
 TEST(LargestValues, AreNaNWhereAProbabilityIs) {
   const Shape shape{.batch = 1, .heads = 4, .seqlen_q = 2, .seqlen_kv = 40, .head_dim = 4};
   Problem problem = problem_of(shape, DType::f32);
@@ -319,8 +319,8 @@ TEST(LargestValues, AreNaNWhereAProbabilityIs) {
   }
 }
 
-// Jobs of many heads, parts of a long row, caches and packed batches: by the gates, and the same
-// bits at any number of threads.
+// Jobs with many heads, parts of a long row, caches and packed batches: pass the gates, with the
+// same bits for any number of threads.
 TEST(LargestValues, AreTheSameAtAnyNumberOfThreads) {
   std::vector<Problem> problems;
   problems.push_back(problem_of({2, 5, 130, 300, 40}, DType::f8e4m3, DType::bf16));

@@ -1,4 +1,4 @@
-// The loop over tasks: each once, errors, callers side by side, loops in loops, and after a fork.
+// The loop over tasks: each task once, errors, concurrent callers, nested loops, and after a fork.
 #include "cpu/parallel.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(ParallelFor, CallsEachTaskOnce) {
 }
 
 TEST(ParallelFor, UsesSeveralThreads) {
-  // Each task waits until the other has begun: one thread alone would never end.
+  // Each task waits until the other has begun: a single thread would never finish.
   std::atomic<int> begun{0};
   parallel_for(2, 2, [&](int64_t) {
     ++begun;
@@ -74,7 +74,7 @@ TEST(ParallelFor, WorksInAForkedChild) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer ends a forked child that starts threads";
 #endif
-  ASSERT_EQ(sum_of(100, 4), 5050);  // the threads of the parent exist
+  ASSERT_EQ(sum_of(100, 4), 5050);  // creates the parent's threads
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) _exit(sum_of(100, 4) == 5050 && sum_of(10, 4) == 55 ? 0 : 1);

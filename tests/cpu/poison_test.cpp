@@ -1,6 +1,6 @@
-// NaN and infinity stay where they belong, in every CPU kernel, on random problems:
-//   - keys that no query may see are filled with them: not a bit of the outputs changes;
-//   - one key that some queries see is: not a bit of the other rows changes, and each row that
+// NaN and infinity do not spread, in every CPU kernel, on random problems:
+//   - hidden keys are filled with them: no bit of the outputs changes;
+//   - one key that some queries see is filled: no bit of the other rows changes, and each row that
 //     attends to it holds a NaN.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using bench::HostTensor;
 
 constexpr uint64_t kProblems = problem_count(200);
 
-// Who attends to whom in a problem, pair by pair.
+// The pairs that attend, of a problem.
 class Attendance {
  public:
   explicit Attendance(HostProblem& host) : host_(host), p_(*resolve(host.problem)) {
@@ -39,7 +39,7 @@ class Attendance {
   const ForwardProblem& problem() const { return p_; }
   const Sequence& sequence(int64_t b) const { return sequences_[static_cast<size_t>(b)]; }
 
-  // Rows of K and V that an entry has, in use or not.
+  // Rows of K and V per entry, in use or not.
   int64_t keys(int64_t b) const {
     if (!p_.packed) return p_.seqlen_kv;
     const HostTensor& cu = host_.at("cu_seqlens_kv");
@@ -74,7 +74,7 @@ class Attendance {
     }
   }
 
-  // Number of a row of O and LSE.
+  // The index of a row of O and LSE.
   int64_t row(int64_t b, int64_t h, int64_t i) const {
     return p_.packed ? (sequence(b).q_begin + i) * p_.heads_q + h
                      : (b * p_.heads_q + h) * p_.seqlen_q + i;
@@ -99,7 +99,7 @@ class Attendance {
   std::vector<Sequence> sequences_;
 };
 
-// False when the kernel refuses the problem.
+// Returns false if the kernel refuses the problem.
 bool run(HostProblem& host, const std::string& kernel) {
   PlanOptions options;
   options.kernel = kernel;
@@ -204,8 +204,8 @@ TEST(Poison, StaysWhereItIsAttended) {
   EXPECT_GE(done, kProblems);
 }
 
-// Dropout multiplies by 0, it removes no pair: a NaN in a value shows, in its column alone, in
-// every row that sees its key, even where nothing is kept.
+// Dropout multiplies by 0 and removes no pair: a NaN in a value appears, only in its column, in
+// every row that sees its key, even if the pair is dropped.
 TEST(Poison, OfAValueShowsThroughDropout) {
   constexpr int64_t kKeys = 70, kQueries = 40, kColumn = 3, kKey = 37;
   EachTarget targets;

@@ -44,7 +44,7 @@ std::vector<Entry> entries_of(QuantizeCase& one) {
   return entries;
 }
 
-// Element number of (b, h, row of the entry, d) in row-major order.
+// The row-major index of element (b, h, row of the entry, d).
 int64_t element(const QuantizeCase& one, const Entry& entry, int64_t b, int64_t h, int64_t r,
                 int64_t d) {
   const auto& shape = one.what.x.shape;
@@ -76,7 +76,7 @@ void fill_special(QuantizeCase& one, Random& random) {
     for (int64_t d = 0; d < width; ++d) x.set(i + d, 0);
   }
   const std::vector<Entry> entries = entries_of(one);
-  for (size_t b = 0; b < entries.size(); ++b) {  // what is not in use may be anything
+  for (size_t b = 0; b < entries.size(); ++b) {  // rows not in use may hold anything
     for (int64_t r = entries[b].in_use; r < entries[b].all; ++r) {
       for (int64_t h = 0; h < one.what.x.shape[1]; ++h) {
         for (int64_t d = 0; d < width; ++d) {
@@ -194,7 +194,7 @@ void expect_quantized(QuantizeCase& one, const std::string& where) {
       }
     }
   }
-  // y = x - mean, with the mean that was found.
+  // y = x - mean, with the computed mean.
   const auto y_of = [&](int64_t b, int64_t h, int64_t r, int64_t d) {
     const Entry& entry = entries[static_cast<size_t>(b)];
     const auto value = static_cast<float>(x.get(element(one, entry, b, h, r, d)));

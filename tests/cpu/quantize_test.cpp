@@ -110,8 +110,8 @@ TEST(Quantize, KeepsTheSmallestAndTheLargestNumbers) {
   }
 }
 
-// Straight into attention: the error is that of the rounding, and smoothing takes an offset out of
-// it. Its LSE is off by scale * dot(q, mean), and by nothing else.
+// Attention takes the result directly: the error is the rounding's, and smoothing removes an offset
+// from it. The LSE is off by scale * dot(q, mean), and nothing else.
 TEST(Quantize, GivesWhatAttentionTakes) {
   Problem wide;
   wide.q = wide.o = TensorDesc::contiguous(DType::f32, {2, 4, 60, 64});
@@ -179,7 +179,7 @@ TEST(Quantize, OfNothingWritesScalesAndMeans) {
     for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(one.at("scale").get(i), 1);
     for (int64_t i = 0; i < one.at("mean").elements(); ++i) EXPECT_EQ(one.at("mean").get(i), 0);
   }
-  // Of no rows there are no blocks.
+  // Without rows there are no blocks.
   for (const int64_t block : {0, 64}) {
     Quantize what = dense(DType::f32, {2, 3, 0, 8}, TensorDesc::contiguous(DType::f32, {2, 3, 0}));
     what.scale_block = block;
@@ -189,7 +189,7 @@ TEST(Quantize, OfNothingWritesScalesAndMeans) {
     EXPECT_THAT(quantize(what, one.arguments()).message(),
                 HasSubstr("scale: shape is [2, 3, 2], wanted [B, H, blocks] = [2, 3, 0]"));
   }
-  // Extents without memory behind them take no time.
+  // Extents without memory take no time.
   const int64_t most = (int64_t{1} << 31) - 1;
   Quantize what;
   what.x = TensorDesc::strided(DType::f32, {most, most, most, 0}, {0, 0, 0, 1});
@@ -248,7 +248,7 @@ TEST(Quantize, RefusesWhatMakesNoSense) {
   args = one.arguments();
   args.mean = args.scale;
   refused(what, args, "scale: pointer");
-  // Rows of 32 bytes in rows of 48, and a row of 16 bytes behind each, or a byte too near.
+  // Rows of 32 bytes at a stride of 48, with a row of 16 bytes after each, or one byte too close.
   std::vector<std::byte> rows(size_t{48} * 600);
   Quantize woven = what;
   woven.x = TensorDesc::strided(DType::bf16, {2, 3, 100, 16}, {7200, 2400, 24, 1});

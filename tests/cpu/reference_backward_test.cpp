@@ -1,5 +1,5 @@
-// The reference's gradients: against finite differences of the oracle, which knows no gradient, and
-// what is promised of rows without keys, hidden NaNs and padding.
+// The reference's gradients: against finite differences of the oracle, which knows no gradients,
+// and the guarantees for rows without keys, hidden NaNs and padding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using Real = long double;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// The gradients of a run in fp64, by their names.
+// The gradients of a run in fp64, by name.
 std::map<std::string, HostTensor, std::less<>> exact_gradients(HostBackward& host, int threads = 0,
                                                                const char* kernel = "reference") {
   const Gradients wanted = bench::exact(host.gradients);
@@ -50,7 +50,7 @@ std::map<std::string, HostTensor, std::less<>> exact_gradients(HostBackward& hos
   return out;
 }
 
-// What the gradients are of: dO . O + dLSE . LSE, over the rows in use that see a key or a sink.
+// The differentiated function: dO . O + dLSE . LSE, over the rows in use that see a key or a sink.
 Real loss(const HostBackward& host, const HostProblem& inputs) {
   const OracleResult result = oracle(inputs);
   const HostTensor& d_o = host.at("d_o");
@@ -82,7 +82,7 @@ Real difference(const HostBackward& host, HostProblem& inputs, std::string_view 
   return (4 * central(kStep / 2) - central(kStep)) / 3;
 }
 
-// So that a step of the differences is exact.
+// Rounds elements so that a difference step is exact.
 void coarsen(HostTensor& tensor) {
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = tensor.get(i);
@@ -90,7 +90,7 @@ void coarsen(HostTensor& tensor) {
   }
 }
 
-// Rows past the queries in use have an LSE too, but what is done with it is nobody's business.
+// Rows past the queries in use have an LSE, too, but its gradient is not defined.
 void forget_padding(HostBackward& host) {
   const HostProblem& forward = host.forward;
   if (!forward.has("seqlens_q")) return;
@@ -147,7 +147,7 @@ TEST(ReferenceBackward, MatchesFiniteDifferences) {
       const std::string input = name.substr(name.starts_with("d_") ? 2 : 1);
       if (inputs.at(input).desc().dtype != DType::f32) continue;  // a step would be rounded
       for (int64_t i = 0; i < gradient.elements(); ++i) {
-        if (!std::isfinite(inputs.at(input).get(i))) {  // a bias of -inf, or nobody reads it
+        if (!std::isfinite(inputs.at(input).get(i))) {  // a bias of -inf, or an unused element
           EXPECT_EQ(gradient.get(i), 0) << name << ' ' << i;
           continue;
         }
@@ -197,7 +197,7 @@ TEST(ReferenceBackward, ThreadsDoNotChangeBits) {
   }
 }
 
-// Causal, and three keys fewer than queries: the first three rows see none.
+// Causal, with three keys fewer than queries: the first three rows see none.
 TEST(ReferenceBackward, RowsThatSeeNoKeyHaveNoGradientButTheirSinks) {
   Problem problem = small_problem();
   problem.k.shape[2] = problem.v.shape[2] = 3;
@@ -215,7 +215,7 @@ TEST(ReferenceBackward, RowsThatSeeNoKeyHaveNoGradientButTheirSinks) {
   for (int64_t bh = 0; bh < 8; ++bh) {
     for (int64_t n = 0; n < 3 * 8; ++n) EXPECT_EQ(after.find("dq")->second.get(bh * 48 + n), 0);
   }
-  // Their LSE is the sink: what flows into it arrives there.
+  // Their LSE is the sink: its gradient flows into the sink.
   const double want = after.find("d_sinks")->second.get(1) + 2;
   HostTensor& d_lse = host.at("d_lse");
   const double value = d_lse.get(6);  // head 1, row 0
@@ -260,7 +260,7 @@ TEST(ReferenceBackward, WhatIsNotVisibleLeavesNoTrace) {
   }
 }
 
-// One key that is NaN spoils the rows that see it, and the gradients of all that those rows see.
+// One NaN key affects the rows that see it, and the gradients of everything that these rows see.
 TEST(ReferenceBackward, NanSpreadsOnlyWhereItIsSeen) {
   Problem problem = small_problem();
   problem.q.shape[2] = problem.o.shape[2] = problem.lse->shape[2] = 7;
@@ -292,7 +292,7 @@ TEST(ReferenceBackward, DropoutFromMemoryIsThatOfTheNumbers) {
   problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
   HostBackward memory = filled(problem, 7);
   EXPECT_TRUE(memory.forward.at("o").same_elements(numbers.forward.at("o")));
-  memory.forward.dropout_seed += 1;  // nobody reads it
+  memory.forward.dropout_seed += 1;  // it is not read
   const auto a = exact_gradients(numbers), b = exact_gradients(memory);
   for (const auto& [name, tensor] : a) {
     EXPECT_TRUE(tensor.same_elements(b.find(name)->second)) << name;
@@ -302,7 +302,7 @@ TEST(ReferenceBackward, DropoutFromMemoryIsThatOfTheNumbers) {
   EXPECT_FALSE(exact_gradients(memory).find("dv")->second.same_elements(b.find("dv")->second));
 }
 
-// The naive computation is the reference, but for the rounding of its type.
+// The naive computation equals the reference, except for rounding to its type.
 TEST(ReferenceBackward, NaiveRoundsToTheTypeOfTheInputs) {
   for (const auto& [dtype, unit] : {std::pair{DType::f32, 0x1p-24}, std::pair{DType::f16, 0x1p-11},
                                     std::pair{DType::bf16, 0x1p-8}}) {

@@ -1,4 +1,4 @@
-// The reference against the oracle over the whole of docs/semantics.md.
+// Compares the reference with the oracle, over the whole of docs/semantics.md.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using bench::HostTensor;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-// fp64 against long double: scores of some hundreds in size lose about 1e-13 in exp.
+// fp64 against long double: exp of scores of several hundred loses about 1e-13.
 constexpr double kTolerance = 2e-11;
 
 TensorDesc with_type(TensorDesc desc, DType dtype) {
@@ -33,8 +33,8 @@ TensorDesc with_type(TensorDesc desc, DType dtype) {
   return desc;
 }
 
-// Runs the reference on `host` with O and LSE of their own, described by `problem`; the largest
-// values are the host's.
+// Runs the reference on `host` with separate O and LSE, described by `problem`; the largest values
+// are the host's.
 Status run_reference(HostProblem& host, const Problem& problem, HostTensor& o, HostTensor* lse,
                      int threads = 1) {
   PlanOptions options;
@@ -63,7 +63,7 @@ void expect_near(const HostTensor& got, const std::vector<long double>& want, co
   }
 }
 
-// Numbers of fp32 that the oracle has in long double.
+// Compares fp32 numbers with the oracle's long doubles.
 void expect_largest(HostProblem& host, const char* name, const std::vector<long double>& want) {
   if (!host.has(name)) return;
   ASSERT_EQ(static_cast<size_t>(host.at(name).elements()), want.size()) << name;
@@ -79,7 +79,7 @@ void expect_largest(HostProblem& host, const char* name, const std::vector<long 
   host.at(name).poison();
 }
 
-// Equal, or both NaN.
+// Expects equal numbers, or two NaN.
 void expect_rounded(const HostTensor& got, const HostTensor& exact, const char* name,
                     const std::vector<long double>& scale = {}) {
   for (int64_t i = 0; i < exact.elements(); ++i) {
@@ -93,8 +93,8 @@ void expect_rounded(const HostTensor& got, const HostTensor& exact, const char* 
   }
 }
 
-// O and LSE in fp64 match the oracle; in their own types they are those, rounded; nothing else in
-// memory has changed; and threads make no difference.
+// O and LSE in fp64 match the oracle; in their own types they are the same, rounded; no other
+// memory changes; and threads make no difference.
 void check(HostProblem& host) {
   SCOPED_TRACE(bench::describe(host.problem));
   const OracleResult want = oracle(host);
@@ -219,7 +219,7 @@ TEST(Reference, Fp8ScalesWithEveryBroadcast) {
   }
 }
 
-// Each tensor by its own type, under a wider Q, too.
+// Each tensor has its own type, also under a wider Q.
 TEST(Reference, MixesOfFp8) {
   uint64_t seed = 0;
   for (const DType q : {DType::f8e4m3, DType::f8e5m2, DType::bf16}) {
@@ -465,7 +465,7 @@ TEST(Reference, Dropout) {
   }
 }
 
-// Packing changes neither which pairs are dropped nor anything else.
+// Packing does not change which pairs are dropped, nor anything else.
 TEST(Reference, PackedIsBitwiseThePaddedBatch) {
   Problem padded = problem_of({.batch = 3});
   padded.dropout_p = 0.4f;
@@ -554,7 +554,7 @@ TEST(Edges, RowsWithEveryKeyRemoved) {
   };
   for (const Way& way : ways) {
     for (const bool sinks : {false, true}) {
-      for (const bool dirty : {false, true}) {  // what no query sees may be anything
+      for (const bool dirty : {false, true}) {  // hidden elements may hold anything
         SCOPED_TRACE(fmt::format("{} sinks {} dirty {}", way.name, sinks, dirty));
         Problem problem = problem_of({});
         way.ask(problem);
@@ -574,7 +574,7 @@ TEST(Edges, RowsWithEveryKeyRemoved) {
   }
 }
 
-// Rows of O of 2 entries, 4 heads and 7 queries that hold a NaN; every other element is finite.
+// Returns which rows of O of 2 entries, 4 heads and 7 queries hold a NaN; every other element must be finite.
 std::vector<bool> rows_with_nan(const HostProblem& host) {
   const HostTensor& o = host.at("o");
   const int64_t width = o.desc().shape[3];
@@ -612,7 +612,7 @@ TEST(Edges, NaNReachesExactlyTheRowsThatAttendToIt) {
   }
 }
 
-// Key 4 is hidden from all; whatever it and its value hold, not a bit changes.
+// Key 4 is hidden from all queries: no bit depends on it or its value.
 TEST(Edges, WhatNoQuerySeesDoesNotReachTheOutput) {
   struct Way {
     const char* name;
@@ -742,7 +742,7 @@ TEST(Edges, ZeroSizes) {
   }
 }
 
-// A batch as large as it may be takes no time when there is nothing to write.
+// The largest possible batch takes no time if there is nothing to write.
 TEST(Edges, HugeBatchOfNothing) {
   const int64_t huge = (int64_t{1} << 31) - 1;
   Problem problem;

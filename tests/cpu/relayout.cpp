@@ -8,7 +8,7 @@
 namespace flashcore {
 namespace {
 
-// Strides in a random order, the last dimension innermost where it must be contiguous.
+// Strides in random order, with the last dimension innermost if it must be contiguous.
 TensorDesc other_strides(const TensorDesc& desc, bool contiguous_rows, bool may_broadcast,
                          bench::Random& random) {
   TensorDesc out = desc;

@@ -1,4 +1,4 @@
-// The same problem, laid out differently in memory.
+// Copies a problem to another memory layout.
 #pragma once
 
 #include "bench/tensors/random.hpp"
@@ -6,7 +6,7 @@
 
 namespace flashcore {
 
-// Copies `host` with other strides for every tensor: any order of the dimensions, gaps, reversed
+// Copies `host` with other strides for every tensor: any order of dimensions, gaps, reversed
 // dimensions and, on inputs that allow it, dimensions broadcast by a stride of 0 (which changes the
 // values: all rows along it become equal). Outputs are poisoned.
 bench::HostProblem relayout(const bench::HostProblem& host, bench::Random& random);

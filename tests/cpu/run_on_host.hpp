@@ -1,5 +1,5 @@
-// Plans and runs a host problem, with its workspace surrounded by canaries: enough of them behind
-// it that a partial result too many is among them, not in somebody else's memory.
+// Plans and runs a host problem, with canaries around its workspace: enough of them after it that
+// an excess partial result hits them, and not other memory.
 #pragma once
 
 #include <gtest/gtest.h>

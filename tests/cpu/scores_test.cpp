@@ -1,4 +1,4 @@
-// Hard scores (bench/cases/score_cases.hpp) on the CPU's kernels.
+// Hard scores (bench/cases/score_cases.hpp) on the CPU kernels.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,7 +28,7 @@ void expect_passes(const ScoreCase& one, HostProblem& host, const bench::Referen
   EXPECT_TRUE(verdict.passed) << one.name << ", " << kernel << how << ": " << verdict.failure;
 }
 
-// On the best instruction set, and on one of the others in turn.
+// Runs on the best instruction set, and alternates between the others.
 TEST(HardScores, OnTheSimdKernel) {
   EachTarget targets;
   uint64_t n = 0;
@@ -42,8 +42,8 @@ TEST(HardScores, OnTheSimdKernel) {
   }
 }
 
-// Probabilities stay fp32 there, so what is hard for e4m3 is not: the limits of fp32 hold, of both
-// types of fp8, and O in fp8 is that, rounded.
+// Probabilities stay in fp32 there, so data that is hard for e4m3 is not hard: the limits of fp32
+// hold for both fp8 types, and O in fp8 is the same, rounded.
 TEST(HardScores, OfFp8AreAsFp32OnTheSimdKernel) {
   EachTarget targets;
   uint64_t n = 0;
@@ -64,8 +64,8 @@ TEST(HardScores, OfFp8AreAsFp32OnTheSimdKernel) {
   }
 }
 
-// Its scores and probabilities are bf16: wide enough, except for scores that take more than 8 bits,
-// and so for the LSE.
+// Its scores and probabilities are bf16: wide enough, except for scores that need more than 8 bits,
+// and therefore for the LSE.
 TEST(HardScores, OnTheNaiveKernel) {
   int64_t passed = 0;
   for (ScoreCase& one : problems_of(bench::score_cases())) {

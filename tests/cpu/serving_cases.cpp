@@ -26,7 +26,7 @@ int64_t number(AppendCase& one, const std::string& name, int64_t i) {
   return static_cast<int64_t>(one.at(name).get(i));
 }
 
-// The row as it is stored, but for the rounding: rotated in fp64 with fp32 angles.
+// The row as stored, before rounding: rotated in fp64 with fp32 angles.
 std::vector<double> rotated(AppendCase& one, std::vector<double> row, int64_t position) {
   const Append& what = one.what;
   const auto dim = static_cast<int64_t>(row.size());
@@ -96,7 +96,7 @@ MergeCase random_merge(Random& random) {
       values.set(i, 3 * random.normal() + (random.chance(0.05) ? 400 : 0));
       if (random.chance(0.03)) values.set(i, random.pick({kInf, kNaN}));
       if (!random.chance(0.1)) continue;
-      values.set(i, -kInf);  // whatever its O is, it counts for nothing
+      values.set(i, -kInf);  // its O must not matter
       for (int64_t d = 0; d < width; ++d) one.at(o).set(i * width + d, kNaN);
     }
   }
@@ -108,7 +108,7 @@ void expect_merged(MergeCase& one, const std::string& where) {
   const DType dtype = one.what.o.dtype;
   for (int64_t i = 0; i < one.at("lse_a").elements(); ++i) {
     const double a = one.at("lse_a").get(i), b = one.at("lse_b").get(i);
-    if (std::isnan(a) || std::isnan(b) || a + b == kInf) {  // one is +inf, and the other not -inf
+    if (std::isnan(a) || std::isnan(b) || a + b == kInf) {  // one is +inf, the other is not -inf
       if (one.what.lse) {
         EXPECT_TRUE(std::isnan(one.at("lse").get(i))) << where;
       }
@@ -150,9 +150,9 @@ AppendCase random_append(Random& random, Sizes& s, int64_t least_rows) {
   AppendCase one;
   s.batch = random.integer(1, 3), s.heads = random.integer(1, 3);
   s.heads_q = s.heads * random.integer(1, 3), s.rows = random.integer(1, 6);
-  // An entry has half of its rows on average where lengths differ.
+  // If lengths differ, an entry has half of its rows on average.
   if (least_rows > 0) s.rows = 6, s.batch = least_rows / 2;
-  // Half of them with rows of whole 16-byte chunks, which kernels take at once.
+  // Half of them have rows of whole 16-byte chunks, which kernels copy at once.
   const bool chunks = random.chance(0.5);
   s.dqk = chunks ? 16 * random.integer(1, 3) : 2 * random.integer(1, 24);
   s.dv = chunks ? 16 * random.integer(1, 3) : random.integer(1, 40);

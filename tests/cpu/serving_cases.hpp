@@ -1,4 +1,4 @@
-// Random merges and appends with their tensors, and what a run must make of them: docs/semantics.md,
+// Random merges and appends with their tensors, and their expected results: docs/semantics.md,
 // written a second time in fp64. For every device.
 #pragma once
 
@@ -76,15 +76,15 @@ struct Sizes {
   bool paged, flat, packed;
 };
 
-// Every page has one owner, so that no two rows have one place. least_rows: of all entries, about; 0: a few.
+// Every page has one owner, so that no two rows share a location. least_rows: total over all entries, about; 0: few.
 AppendCase random_append(Random& random, Sizes& s, int64_t least_rows = 0);
 
 inline bool is_fp8_cache(const AppendCase& one) { return size_of(one.what.v.dtype) == 1; }
 
-// The same of a cache whose V is stored transposed; one piece of fp8 alone.
+// An append to a cache whose V is stored transposed; fp8 in one piece only.
 AppendCase with_transposed_v(const AppendCase& rows);
 
-// The contents after an append, of the cache (name "k" or "v") and of everything else in it.
+// Checks the cache (name "k" or "v") after an append, and everything else in it.
 void expect_appended(AppendCase& before, AppendCase& after, const Sizes& s,
                      const std::string& where);
 

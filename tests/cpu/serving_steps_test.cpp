@@ -1,5 +1,5 @@
-// Compositions of serving: append and attention in one call, prefixes that sequences share over levels,
-// and MLA, whose values are columns of its keys.
+// Compositions of serving operators: append and attention in one call, prefixes that sequences
+// share on several levels, and MLA, whose values are columns of its keys.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ const int32_t* ints_of(HostTensor& tensor) { return static_cast<const int32_t*>(
 // ---------------------------------------------------------------------------------------------
 // Append and attention in one call
 
-// Two sequences in pages of 4 rows, 3 new rows each, with RoPE on the new keys and the queries.
+// Two sequences in pages of 4 rows, 3 new rows each, with RoPE for the new keys and the queries.
 struct OneStep {
   Random random{21};
   TensorDesc rows = TensorDesc::contiguous(DType::f32, {2, 2, 3, 8});
@@ -163,7 +163,7 @@ Part attend(HostTensor& q, HostTensor& k, HostTensor& v, const HostTensor* keys_
   return part;
 }
 
-// Rows of one entry per sequence: the queries of `group` sequences, as those of one entry.
+// Regroups rows: the queries of `group` sequences become the rows of one entry.
 HostTensor regrouped(const HostTensor& rows, int64_t batch) {
   const auto& shape = rows.desc().shape;
   const bool lse = rows.desc().rank == 3;
@@ -171,7 +171,7 @@ HostTensor regrouped(const HostTensor& rows, int64_t batch) {
   const int64_t before = shape[2], after = shape[0] * shape[2] / batch;
   HostTensor out(lse ? TensorDesc::contiguous(rows.desc().dtype, {batch, heads, after})
                      : TensorDesc::contiguous(rows.desc().dtype, {batch, heads, after, width}));
-  for (int64_t n = 0; n < shape[0] * before; ++n) {  // the row's number, over entries
+  for (int64_t n = 0; n < shape[0] * before; ++n) {  // the row's index, over entries
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t d = 0; d < width; ++d) {
         const int64_t from = ((n / before * heads + h) * before + n % before) * width + d;
@@ -198,7 +198,7 @@ void merge_into(Part& total, Part& more) {
 }
 
 // A prompt that all four sequences share, a continuation that pairs of them share, and their own
-// rows, of other lengths, none among them: each level is read once for all that share it.
+// rows, of different lengths, including 0: each level is read once for all that share it.
 TEST(SharedPrefix, OverLevelsIsAttentionOverAll) {
   Random random(31);
   constexpr int64_t kSequences = 4, kHeads = 2, kWidth = 16;
@@ -251,7 +251,7 @@ TEST(SharedPrefix, OverLevelsIsAttentionOverAll) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// MLA: one head of 576 numbers a row, of which the first 512 are also the values
+// MLA: one head of 576 numbers per row; the first 512 are also the values
 
 constexpr int64_t kLatent = 512, kRotary = 64, kRow = kLatent + kRotary, kPage = 8, kPages = 7;
 
@@ -266,7 +266,7 @@ Problem mla_problem(DType dtype, int64_t queries) {
   p.page_table = TensorDesc::contiguous(DType::i32, {2, 3});
   p.seqlens_kv = ints(2);
   p.causal = true;
-  p.softmax_scale = 0.0722f;  // of 192 = 128 + 64 elements, before the latent is absorbed
+  p.softmax_scale = 0.0722f;  // for 192 = 128 + 64 elements, before absorbing the latent
   return p;
 }
 
@@ -276,7 +276,7 @@ TEST(Mla, ValuesAreColumnsOfTheKeys) {
       HostProblem host = bench::make_host_problem(mla_problem(dtype, queries), 17);
       host.at("seqlens_kv").set(0, 21);
       host.at("seqlens_kv").set(1, 6);
-      // The values in memory of their own, for the judge; the kernels have the view.
+      // The judge gets the values in separate memory; the kernels get the view.
       const int64_t rows = kPages * kPage;
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t d = 0; d < kLatent; ++d) {
@@ -301,8 +301,8 @@ TEST(Mla, ValuesAreColumnsOfTheKeys) {
   }
 }
 
-// The rotated part of the keys and the latent part, which the values are, lie side by side in a row:
-// append takes them as the keys and the values of the same cache.
+// The rotated part of the keys and the latent part, which is also the values, are adjacent in a
+// row: append takes them as the keys and the values of the same cache.
 TEST(Mla, AppendsLatentAndRotatedColumns) {
   Random random(18);
   const TensorDesc cache = TensorDesc::contiguous(DType::f32, {kPages, 1, kPage, kRow});

@@ -93,7 +93,7 @@ TEST(Merge, RoundsToNearestEven) {
   }
 }
 
-// Halves of the keys of one problem, merged, are the whole.
+// Merging two halves of a problem's keys gives the whole.
 TEST(Merge, MakesTwoHalvesTheWhole) {
   Problem whole;
   whole.q = whole.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 32});
@@ -109,7 +109,7 @@ TEST(Merge, MakesTwoHalvesTheWhole) {
   for (const auto& [part, first, count] :
        {std::tuple{std::string("a"), int64_t{0}, cut}, {std::string("b"), cut, 100 - cut}}) {
     Problem half = whole;
-    half.k.shape[2] = half.v.shape[2] = count;  // strides stay
+    half.k.shape[2] = half.v.shape[2] = count;  // same strides
     Arguments args = host.arguments();
     args.k = static_cast<const float*>(args.k) + first * 32;
     args.v = static_cast<const float*>(args.v) + first * 32;
@@ -168,7 +168,7 @@ TEST(Merge, RefusesWhatMakesNoSense) {
   args = one.arguments();
   args.o = static_cast<std::byte*>(one.at("o_a").data()) + size_of(one.what.o.dtype);
   refused(one.what, args, "o: pointer");
-  // Eight columns of 16, and the same a column on: neither is dense, and they share seven.
+  // Eight columns of 16, and the same shifted by one: neither is dense, and they share seven.
   std::vector<uint16_t> wide(2 * 2 * 3 * 16);
   what = one.what;
   what.o_a = what.o = TensorDesc::strided(DType::bf16, {2, 2, 3, 8}, {96, 48, 16, 1});
@@ -201,7 +201,7 @@ TEST(Append, WritesTheNewRowsAndNothingElse) {
   EXPECT_GT(wrong_pages, 3);
 }
 
-// What the same append to V in rows leaves, transposed.
+// Equals the same append to V in rows, transposed.
 TEST(Append, WritesColumnsOfATransposedV) {
   Random random(77);
   int cases = 0;
@@ -223,7 +223,7 @@ TEST(Append, WritesColumnsOfATransposedV) {
   }
 }
 
-// fp8 rows are moved as they are.
+// fp8 rows are copied unconverted.
 TEST(Append, MovesColumnsOfFp8) {
   AppendCase one;
   one.what.k_new = one.what.v_new = TensorDesc::contiguous(DType::f8e5m2, {1, 2, 3, 8});
@@ -254,7 +254,7 @@ TEST(Append, MovesColumnsOfFp8) {
   EXPECT_TRUE(append(one.what, one.arguments()).message().starts_with("v_transposed: is true"));
 }
 
-// A rotation leaves lengths alone, and products of rotated rows depend on distances alone.
+// A rotation keeps lengths, and products of rotated rows depend only on distances.
 TEST(Append, RotationKeepsProductsOfEqualDistances) {
   for (const bool interleaved : {false, true}) {
     AppendCase one;
@@ -270,7 +270,7 @@ TEST(Append, RotationKeepsProductsOfEqualDistances) {
     }
     one.add("seqlens_kv", what.seqlens_kv).set(0, 0);
     Random random(3);
-    for (int64_t d = 0; d < 16; ++d) {  // the same query and the same key at each position
+    for (int64_t d = 0; d < 16; ++d) {  // the same query and key at each position
       const double q = random.normal(), k = random.normal();
       for (int64_t i = 0; i < 8; ++i)
         one.at("q").set(i * 16 + d, q), one.at("k_new").set(i * 16 + d, k);
@@ -317,7 +317,7 @@ TEST(Append, SaturatesInFp8) {
   }
 }
 
-// Wide rows are rounded to the type of each cache; rows of fp8 are moved, and need one of their own.
+// Wide rows are rounded to each cache's type; fp8 rows are copied, and need caches of their own type.
 TEST(Append, ACacheOfKeysMayHaveAnotherTypeOfFp8ThanOneOfValues) {
   AppendCase one;
   Append& what = one.what;
@@ -407,7 +407,7 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
     one = random_append(random, s);
   }
   ASSERT_TRUE(append(one.what, one.arguments()).ok());
-  // Larger than any argument, so that nothing else lies in what follows the shared address.
+  // Larger than any argument, so that nothing else follows the shared address.
   std::vector<float> shared(size_t{1} << 20);
   const auto refused = [&](const char* output, const char* other, const auto& change) {
     AppendArguments args = one.arguments();
@@ -421,7 +421,7 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
   };
   using Args = AppendArguments&;
   refused("k", "v", [&](Args a) { a.k = a.v = shared.data(); });
-  // Columns of one buffer, as MLA has them, but one too many.
+  // Columns of one buffer, as in MLA, with one overlapping column.
   Append woven = one.what;
   const int64_t width_k = woven.k.shape[3], width_v = woven.v.shape[3], row = width_k + width_v;
   for (TensorDesc* const cache : {&woven.k, &woven.v}) {

@@ -1,4 +1,4 @@
-// V stored transposed: the operator that makes it, and attention over it, against the same V in rows.
+// V stored transposed: the operator that makes it, and attention over it, compared with V in rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using bench::Random;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// docs/semantics.md has these.
+// From docs/semantics.md.
 constexpr int64_t kKeysOfColumns[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};
 
 TEST(TransposedV, ColumnsAreThoseOfThePage) {
@@ -59,7 +59,7 @@ TEST(TransposeV, MovesEveryByte) {
     auto* const data = static_cast<uint8_t*>(from.data());
     if (from.elements() > 0) {
       for (int64_t b = 0; b < c.batch * c.rows * (c.heads * c.width + 3) - 3; ++b) {
-        data[b] = static_cast<uint8_t>(random.bits());  // NaN, too
+        data[b] = static_cast<uint8_t>(random.bits());  // also NaN
       }
     }
     for (const int threads : {1, 3}) {
@@ -118,7 +118,7 @@ TEST(TransposeV, RefusesWithOneSentence) {
   EXPECT_THAT(refused(v, out, nullptr, to.data()), StartsWith("v: pointer is null"));
   EXPECT_THAT(refused(v, out, from.data(), nullptr), StartsWith("v_out: pointer is null"));
   EXPECT_THAT(refused(v, out, from.data(), from.data()), HasSubstr("overlaps the memory of v"));
-  // Rows of 8 and of 256 bytes in rows of 512: a byte too near.
+  // Rows of 8 and of 256 bytes at a stride of 512: one byte too close.
   std::vector<uint8_t> rows(size_t{512} * 300);
   other = out;
   other.stride = {512 * 16, 512 * 8, 512, 1};
@@ -129,10 +129,10 @@ TEST(TransposeV, RefusesWithOneSentence) {
               HasSubstr("overlaps the memory of v"));
 }
 
-// Where the values of columns that belong to no key in use come from.
+// The contents of columns that belong to no key in use.
 enum class Hidden { zeros, nan };
 
-// The same problem with V stored transposed.
+// Stores the problem's V transposed.
 HostProblem with_transposed_v(const HostProblem& rows, Hidden hidden) {
   Problem problem = rows.problem;
   const auto [batch, heads, keys, width] = problem.v.shape;
@@ -206,7 +206,7 @@ TEST(TransposedV, HasTheBitsOfVInRows) {
   }
 }
 
-// fp8 values under a wider Q, which are a cache's.
+// fp8 values under a wider Q, as in a cache.
 TEST(TransposedV, IsAlsoThatOfACache) {
   Problem problem;
   problem.q = problem.o = TensorDesc::contiguous(DType::bf16, {2, 4, 3, 40});
@@ -229,7 +229,7 @@ TEST(TransposedV, IsAlsoThatOfACache) {
   }
 }
 
-// An output over the last column is an output over V.
+// An output that overlaps the last column overlaps V.
 TEST(TransposedV, IsCheckedToItsLastColumn) {
   Problem problem;
   problem.q = problem.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 4, 16});

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""flashcore evolve from the outside: a run that must get three times as fast, kill and resume, the proposers of
-examples/evolve with a stand-in for the server, and what is refused.
+"""flashcore evolve from the outside: a run that must become three times as fast, kill and resume,
+the proposers of examples/evolve with a stub server, and refusals.
 
-usage: command_test.py FLASHCORE STAND_IN    STAND_IN: the folder of the driver's stand-in, or none
+usage: command_test.py FLASHCORE STAND_IN    STAND_IN: the folder of the driver's stub, or none
 """
 import functools
 import http.server
@@ -37,7 +37,7 @@ def document(*words, **environment):
 
 
 def compares_times(test):
-    """What one of three runs shows is so: others may take turns on this processor with somebody else's work."""
+    """Passes if one of three runs does: other work may share this processor."""
     @functools.wraps(test)
     def tries(self):
         for left in (2, 1, 0):
@@ -53,7 +53,7 @@ def compares_times(test):
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Stands in for an OpenAI-compatible server: gives back the program that it was shown, with a new first line."""
+    """A stub of an OpenAI-compatible server: returns the program that it was shown, with a new first line."""
     asked = []
 
     def do_POST(self):
@@ -94,7 +94,7 @@ class Evolve(unittest.TestCase):
         self.assertLess(time.monotonic() - begun, 60)
         self.assertGreaterEqual(run["best"]["score"], 3, run["attempts"])
         self.assertTrue(run["best"]["evidence"]["isolation"]["files"] in (True, False))
-        # Green: every stage again, with new seeds, timed in turns with the seed.
+        # Green: repeats every stage with new seeds, timed in turns with the seed.
         verified = document("verify", folder)
         self.assertEqual(verified["outcome"], "valid")
         self.assertGreaterEqual(verified["score"], 2.5)
@@ -151,7 +151,7 @@ class Evolve(unittest.TestCase):
         self.assertEqual(last["predicted"], {"score": 1.25})
         self.assertIn("// version 1", last["source"])
 
-        # Nobody answers any more: each request costs an attempt, and the run ends after five.
+        # The server is gone: each request costs an attempt, and the run ends after five.
         failed = evolve("run", folder, "--proposer", f"{sys.executable} {script}", "--evaluations", 9,
                         OPENAI_BASE_URL="http://127.0.0.1:1/v1")
         self.assertEqual(failed.returncode, 2)
@@ -189,7 +189,7 @@ class Evolve(unittest.TestCase):
         (folder / "task.json").write_text(json.dumps(task))
         ahead = document("compile", folder, **driver)
         self.assertEqual((ahead["programs"], ahead["failed"]), (4, 0))
-        # NVIDIA's tools, by stand-ins.
+        # Stubs of NVIDIA's tools.
         tools = self.work / "tools"
         tools.mkdir()
         (tools / "ncu").write_text(f"#!/bin/sh\ncat {ROOT / 'tests/bench/report/data/ncu_04_wmma_pv.txt'}\n")
@@ -199,10 +199,10 @@ class Evolve(unittest.TestCase):
         self.assertEqual(run["ended"], "the proposer has nothing left")
         self.assertEqual(run["best"]["parameters"], {"TIMES": "1"})
         self.assertGreater(run["best"]["score"], 2)
-        self.assertEqual(run["best"]["evidence"]["compiler"]["seconds"], 0)  # it had been compiled
+        self.assertEqual(run["best"]["evidence"]["compiler"]["seconds"], 0)  # it was already compiled
         self.assertEqual(run["best"]["evidence"]["profile"]["kernel"], "wmma_pv_kernel<64>")
         self.assertEqual(document("verify", folder, **driver)["outcome"], "valid")
-        # One that is content, and one that complains.
+        # One that finds nothing, and one that complains.
         tool = tools / "compute-sanitizer"
         tool.write_text('#!/bin/sh\nshift 4\n"$@" && echo "========= ERROR SUMMARY: 0 errors"\n')
         tool.chmod(0o755)
@@ -211,13 +211,13 @@ class Evolve(unittest.TestCase):
         found = evolve("verify", folder, "--sanitizer", **driver)
         self.assertEqual(found.returncode, 1)
         self.assertIn("correctness in sanitizer: memcheck: Invalid read of size 4", found.stdout)
-        # Nothing is asked of a GPU that is named.
+        # A named GPU is not queried.
         done = evolve("init", self.work / "named", "--from", seed, "--shape", "1,2,64,16", "--gpu", "nvidia a100")
         self.assertEqual(done.returncode, 0, done.stderr)
         task = json.loads((self.work / "named" / "task.json").read_text())
         self.assertEqual((task["device"]["name"], task["device"]["multiprocessors"]), ("A100", 108))
         self.assertIn("-arch=sm_80", task["compiler"])
-        # Without a driver and a name it is refused, and the task stays what it was.
+        # Without a driver and a name it is refused, and the task is unchanged.
         if not pathlib.Path("/dev/nvidiactl").exists():
             refused = evolve("init", self.work / "none", "--from", seed, "--shape", "1,2,64,16")
             self.assertEqual(refused.returncode, 3)

@@ -1,5 +1,5 @@
-// Every cheat of tests/evolve/cheats is rejected for the reason that its first line gives, and what
-// is honest is not.
+// Every cheat of tests/evolve/cheats is rejected for the reason in its first line, and honest
+// programs are not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_P(Cheats, EndAsTheirFirstLineSays) {
   ASSERT_TRUE(std::regex_search(text, first, std::regex("^// (\\w+)(: (.*)|, not faster)?\n")));
   Task task = small_task();
   if (GetParam() == "hangs") task.budgets.call_seconds = 0.3;
-  // What could gain by a wrong clock is timed beside the honest kernel.
+  // Cheats that could gain from a wrong clock are timed together with the honest kernel.
   const Incumbent honest{cheat("honest"), 1};
   const bool timed = first[2] == ", not faster";
   const Evaluation found = evaluated(task, cheat(GetParam()), timed ? &honest : nullptr);
@@ -132,13 +132,13 @@ extern "C" void attention(SIGNATURE) {
 }
 
 TEST(Evaluator, SeesThatAFasterProgramIsFaster) {
-  // Each row twice, and so half as fast.
+  // Computes each row twice, so it is half as fast.
   const std::string twice =
       "void attention(SIGNATURE) { for (volatile int i = 0; i < 2; ++i) honest(ARGUMENTS); }\n";
   const Incumbent slow{{*read_text(kCheats / "honest.h") + twice, {}}, 3};
   const testing::Matcher<double> is_twice = testing::AllOf(testing::Gt(4.5), testing::Lt(7.5));
   Evaluation found;
-  for (int tries = 0; tries < 3; ++tries) {  // others may take turns on this processor
+  for (int tries = 0; tries < 3; ++tries) {  // other work may share this processor
     found = evaluated(small_task(), cheat("honest"), &slow);
     if (found.outcome == Outcome::valid && is_twice.Matches(found.score)) break;
   }

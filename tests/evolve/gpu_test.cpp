@@ -1,6 +1,6 @@
-// The evaluator of GPU candidates, with a stand-in for the driver: every cheat of tests/evolve/gpu_cheats
-// is rejected for the reason that its first line gives, and what is honest is not. With
-// FLASHCORE_EVOLVE_GPU=1 the same on this machine's GPU.
+// The evaluator of GPU candidates, with a stub of the driver: every cheat of
+// tests/evolve/gpu_cheats is rejected for the reason in its first line, and honest programs are
+// not. With FLASHCORE_EVOLVE_GPU=1 the same on this machine's GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

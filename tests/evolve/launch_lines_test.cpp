@@ -1,4 +1,4 @@
-// The launch lines of GPU candidates: text of candidates, and so hostile.
+// The launch lines of GPU candidates: untrusted text.
 #include "evolve/runner/launch_lines.hpp"
 
 #include <gmock/gmock.h>

@@ -26,7 +26,7 @@ constexpr int64_t kAttempts = 60;
 const std::string kSource =
     "//@ param A {1, 2, 3, 4, 5, 6, 7, 8}\n//@ param B {1, 2, 3, 4, 5, 6, 7, 8}\nint x;\n";
 
-// A score that is a function of the program alone, after a while in which one may be killed.
+// The score depends only on the program, and takes a while, so that a run can be killed meanwhile.
 class FakeEvaluator final : public Evaluator {
  public:
   explicit FakeEvaluator(int microseconds) : microseconds_(microseconds) {}
@@ -71,7 +71,7 @@ Result<LoopEnd> loop_in(const std::string& path, const std::string& proposer_nam
   return run_loop(options, *store, **proposer, evaluator);
 }
 
-// What was proposed, in order.
+// The proposals, in order.
 std::vector<std::string> proposals(const std::string& path) {
   std::vector<std::string> lines;
   const Result<std::vector<Attempt>> attempts = Store::open(path)->attempts();
@@ -92,14 +92,14 @@ TEST(Loop, GoesOnAsIfItHadNotBeenKilled) {
   const uint64_t seed = static_cast<uint64_t>(::getpid());
   bench::Random random(seed);
   int kills = 0, starts = 0;
-  // A run may end before its first kill.
+  // A run may finish before its first kill.
   for (int run = 0; kills < 8; ++run) {
     const std::string folder = scratch.path("killed " + std::to_string(run));
     for (bool done = false; !done;) {
       ASSERT_LT(++starts, 2000) << "seed " << seed;
       const pid_t child = ::fork();
       if (child == 0) ::_exit(loop_in(folder, "params", "full", 300).ok() ? 0 : 1);
-      // Later ones come later: on a slow machine they would leave no time for an attempt.
+      // Kills come later and later: on a slow machine early ones would leave no time for an attempt.
       ::usleep(static_cast<unsigned>(random.integer(500, 40000 + 500 * starts)));
       ::kill(child, SIGKILL);
       int status = 0;
@@ -112,7 +112,7 @@ TEST(Loop, GoesOnAsIfItHadNotBeenKilled) {
   }
 }
 
-// With other random numbers and another preset, the same run: nothing is chosen anew.
+// A replay gives the same run with other random numbers and another preset: it chooses nothing at random.
 TEST(Loop, ReplaysItsExport) {
   for (const char* const search : {"params:random", "params:evolution"}) {
     const tests::Scratch scratch;
@@ -148,7 +148,7 @@ TEST(Loop, AReplayTakesParentsThatCameBefore) {
   }
 }
 
-// What a proposer says besides is a misspelled word.
+// An unknown member in a proposer's answer is a misspelling.
 TEST(Loop, AKeyThatIsNotKnownIsRefusedWithTheNearest) {
   const tests::Scratch scratch;
   const std::string file =
@@ -170,7 +170,7 @@ TEST(Loop, EveryPresetAndSearchFindsTheBest) {
       ASSERT_EQ(best.size(), 3u);
       EXPECT_GE(best[0]->score, 8.5) << preset << " " << search;
       EXPECT_GE(best[0]->score, best[1]->score);
-      // No program twice.
+      // Each program only once.
       EXPECT_TRUE(std::none_of(all.begin(), all.end(),
                                [](const Attempt& one) { return one.outcome == "duplicate"; }));
     }

@@ -13,8 +13,8 @@
 
 namespace flashcore::tests {
 
-// What went wrong with a resolved problem of either pass, or empty. plan_with(kernel, context) is a
-// kernel's plan.
+// Returns what went wrong with a resolved problem of either pass, or "". plan_with(kernel, context)
+// makes a kernel's plan.
 template <class Resolved, class PlanWith>
 std::string plan_resolved_everywhere(const Resolved& p, bool batch_invariant, bool deterministic,
                                      const PlanWith& plan_with) {
@@ -51,8 +51,8 @@ std::string plan_resolved_everywhere(const Resolved& p, bool batch_invariant, bo
   return {};
 }
 
-// What went wrong, or empty. That no size overflows is for the undefined-behaviour sanitizer to
-// see.
+// Returns what went wrong, or "". The undefined-behaviour sanitizer checks that
+// no size overflows.
 inline std::string plan_everywhere(const Problem& problem, bool batch_invariant) {
   const Result<ForwardProblem> p = resolve(problem);
   if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
@@ -61,7 +61,7 @@ inline std::string plan_everywhere(const Problem& problem, bool batch_invariant)
       [&](const Kernel& kernel, const PlanContext& context) { return kernel.plan(*p, context); });
 }
 
-// The same for the backward pass.
+// plan_everywhere() for a backward pass.
 inline std::string plan_everywhere(const Problem& problem, const Gradients& gradients,
                                    bool batch_invariant, bool deterministic) {
   const Result<BackwardProblem> p = resolve(problem, gradients);

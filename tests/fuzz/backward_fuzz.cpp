@@ -1,9 +1,9 @@
-// Backward plans of the C interface under arbitrary structs: whatever they hold, a call returns a
-// status with a sentence, and a run that is accepted touches only the memory that its tensors
-// describe.
+// Backward plans of the C interface with arbitrary structs: for any contents, a call
+// returns a status with a message, and an accepted run touches only the memory that
+// its tensors describe.
 //
-// A quarter of the inputs is raw bytes of flashcore_gradients, with any struct_size, beside a problem
-// that mostly has a backward pass. The others change members of problem and gradients that fit.
+// A quarter of the inputs are raw bytes of flashcore_gradients, with any struct_size, and a problem
+// that usually has a backward pass. The others change members of a valid problem and its gradients.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -22,7 +22,7 @@ constexpr size_t kGradients = 8;
 
 flashcore_tensor* tensors_of(flashcore_gradients& gradients) { return &gradients.d_o; }
 
-// With an LSE, nearly always.
+// Nearly always has an LSE.
 flashcore_problem problem_with_lse(Source& source) {
   flashcore_problem problem = valid_problem(source);
   if (source.draw<uint8_t>() % 16 != 0) {
@@ -32,7 +32,7 @@ flashcore_problem problem_with_lse(Source& source) {
   return problem;
 }
 
-// Contiguous, of the type of what it belongs to, or f32.
+// Contiguous, with the type of its tensor, or f32.
 flashcore_tensor gradient_of(const flashcore_tensor& tensor, Source& source) {
   flashcore_tensor out = {};
   if (tensor.rank == 0) return out;
@@ -88,7 +88,7 @@ void fuzz_raw(Source& source) {
       plan_of(problem, reinterpret_cast<const flashcore_gradients*>(gradients.data()), source));
 }
 
-// The arguments at the very end of their allocation, in a struct of any size.
+// Puts the arguments at the very end of their allocation, in a struct of any size.
 void run_sized(const flashcore_plan* plan, const flashcore_backward_arguments& arguments,
                Source& source) {
   const Workspace workspace(plan);
@@ -130,7 +130,7 @@ void run(const flashcore_plan* plan, flashcore_problem& problem, flashcore_gradi
   arguments.d_sinks = buffers[6].element;
   arguments.d_alibi_slopes = buffers[7].element;
   run_sized(plan, arguments, source);
-  // The forward pass' run refuses the plan, and reads nothing.
+  // A forward run refuses the plan, and reads nothing.
   require(flashcore_plan_run(plan, &forward, nullptr, 0, nullptr) == FLASHCORE_INVALID_ARGUMENT);
 }
 

@@ -1,4 +1,4 @@
-// Attention over caches, append and the step of both with arbitrary tables and lengths.
+// Attention over caches, append, and both in one step, with arbitrary tables and lengths.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

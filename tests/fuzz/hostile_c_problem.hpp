@@ -1,5 +1,5 @@
-// Problems of the C interface for fuzzers: small and valid ones, changes to them, raw bytes, and
-// memory that is exactly what their tensors describe.
+// Problems of the C interface for fuzzers: small valid ones, changes to them, raw bytes, and memory
+// with exactly the size that their tensors describe.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace flashcore::tests {
 
-// Draws from the fuzzer's bytes; zeros when they are used up.
+// Draws from the fuzzer's bytes; returns zeros when they are used up.
 class Source {
  public:
   Source(const uint8_t* data, size_t size) : data_(data), left_(size) {}
@@ -40,7 +40,7 @@ class Source {
     left_ -= count;
   }
 
-  // Small numbers most of the time, the edges of their types otherwise.
+  // Mostly small numbers, sometimes the limits of their types.
   int64_t draw_extent() {
     constexpr int64_t kHostile[] = {-1,        INT64_MIN, INT64_MAX, int64_t{1} << 31,
                                     1ll << 32, 1ll << 40, 0,         INT32_MAX};
@@ -59,16 +59,16 @@ inline void require(bool condition) {
 }
 
 inline void check_status(flashcore_status status) {
-  require(status >= FLASHCORE_OK && status <= FLASHCORE_OUT_OF_MEMORY);  // never internal
+  require(status >= FLASHCORE_OK && status <= FLASHCORE_OUT_OF_MEMORY);  // never FLASHCORE_INTERNAL
   require((status == FLASHCORE_OK) == (flashcore_last_error()[0] == '\0'));
 }
 
-// A struct of some bytes that lies at the very end of its allocation, so that reading past it is
-// noticed. Mostly of one of `sizes`.
+// A struct of some bytes at the very end of its allocation, so that reading past it is detected.
+// Usually has one of `sizes`.
 inline std::vector<uint64_t> raw_struct(Source& source, const std::vector<size_t>& sizes) {
   auto size = source.draw<size_t>();
   if (source.draw<uint8_t>() % 4 != 0) size = sizes[size % sizes.size()];
-  // A size that must be refused unread has only itself to read.
+  // A size that must be refused unread: only the size itself exists.
   std::vector<uint64_t> bytes(size > 8192 || size < 8 ? 1 : (size + 7) / 8);
   source.take(bytes.data(), bytes.size() * sizeof(uint64_t));
   bytes[0] = size;
@@ -167,7 +167,7 @@ inline flashcore_problem valid_problem(Source& source) {
   return p;
 }
 
-// One member of a tensor becomes another; false for a `choice` that is none of a tensor's.
+// Changes one member of a tensor; returns false for a `choice` that is not a tensor's.
 inline bool change_tensor(flashcore_tensor& tensor, int choice, Source& source) {
   const size_t dimension = source.draw<uint8_t>() % 4;
   switch (choice) {
@@ -184,7 +184,7 @@ inline bool change_tensor(flashcore_tensor& tensor, int choice, Source& source) 
       tensor.stride[dimension] = source.draw_extent();
       return true;
     case 4:
-      // As unsigned: the least int64_t has no negation.
+      // Unsigned: the least int64_t has no negation.
       tensor.stride[dimension] =
           static_cast<int64_t>(-static_cast<uint64_t>(tensor.stride[dimension]));
       return true;
@@ -226,7 +226,7 @@ inline void change_members(flashcore_problem& problem, Source& source) {
         problem.v_transposed = source.draw<int8_t>() % 3;
         break;
       default:
-        source.take(&problem.has_softmax_scale, 24);  // through dropout_p
+        source.take(&problem.has_softmax_scale, 24);  // up to and including dropout_p
         break;
     }
   }
@@ -234,17 +234,17 @@ inline void change_members(flashcore_problem& problem, Source& source) {
 
 constexpr int64_t kLargestBuffer = 1 << 16;
 
-// Exactly the memory of a tensor; `element` is where [0, 0, ...] lies in it.
+// Exactly the memory of a tensor; `element` points to [0, 0, ...].
 struct Buffer {
   std::vector<uint8_t> memory;
   uint8_t* element = nullptr;
 };
 
-// False when it would be large. The problem has been accepted, so nothing overflows.
+// Returns false if it would be large. The problem has been accepted, so nothing overflows.
 inline bool make_buffer(const flashcore_tensor& tensor, Buffer& buffer) {
   int64_t low = 0, high = 0;
   for (int32_t d = 0; d < tensor.rank; ++d) {
-    if (tensor.shape[d] == 0) return true;  // no element: null
+    if (tensor.shape[d] == 0) return true;  // no elements: null
     const int64_t reach = (tensor.shape[d] - 1) * tensor.stride[d];
     (reach < 0 ? low : high) += reach;
   }
@@ -257,13 +257,13 @@ inline bool make_buffer(const flashcore_tensor& tensor, Buffer& buffer) {
   return true;
 }
 
-// Some of the elements, bits as they come.
+// Fills some of the elements with arbitrary bits.
 inline void fill(Buffer& buffer, const flashcore_tensor& tensor, Source& source) {
   if (tensor.dtype == FLASHCORE_I32) return;
   source.take(buffer.memory.data(), std::min<size_t>(buffer.memory.size(), 128));
 }
 
-// Lengths: often those that fit, so that the run goes on, otherwise anything.
+// Lengths: often valid ones, so that the run proceeds, otherwise anything.
 inline void fill_lengths(Buffer& buffer, const flashcore_tensor& tensor, int64_t rows,
                          Source& source) {
   if (buffer.element == nullptr) return;
@@ -285,7 +285,7 @@ inline void fill_lengths(Buffer& buffer, const flashcore_tensor& tensor, int64_t
   }
 }
 
-// Whether a run of an accepted problem is short.
+// Returns whether a run of an accepted problem is short.
 inline bool is_small(const flashcore_plan* plan, const flashcore_problem& problem) {
   int64_t work = problem.q.rank == 4 ? problem.q.shape[0] : 1;
   for (const int64_t extent :
@@ -298,10 +298,10 @@ inline bool is_small(const flashcore_plan* plan, const flashcore_problem& proble
   return problem.cu_seqlens_q.shape[0] <= 1000 && flashcore_plan_workspace_bytes(plan) <= 1 << 24;
 }
 
-// The memory of an accepted problem's tensors, with something in it.
+// Filled memory of an accepted problem's tensors.
 class Memory {
  public:
-  // False when it would be large.
+  // Returns false if it would be large.
   bool make(flashcore_problem& problem, Source& source) {
     const flashcore_tensor* const tensors = tensors_of(problem);
     for (size_t t = 0; t < kTensors; ++t) {

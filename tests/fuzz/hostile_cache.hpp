@@ -1,6 +1,6 @@
-// Caches of small sizes whose tables, lengths and pointers are garbage, in memory that is exactly what
-// the tensors describe. Attention, append and the step of both either refuse with a sentence and write
-// nothing, or give numbers.
+// Small caches whose tables, lengths and pointers are garbage, in memory with exactly the size that
+// the tensors describe. Attention, append and both in one step either refuse with a message and
+// write nothing, or return numbers.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ class HostileCache {
     fill();
   }
 
-  // What went wrong; empty: nothing.
+  // Returns what went wrong, or "".
   std::string run() {
     std::string wrong = attend();
     if (wrong.empty()) wrong = write(false);
@@ -33,12 +33,12 @@ class HostileCache {
   }
 
  private:
-  using Bytes = std::vector<unsigned char>;  // on the heap: the sanitizer sees its ends
+  using Bytes = std::vector<unsigned char>;  // heap memory: the sanitizer sees its ends
 
   int64_t below(int64_t end) { return static_cast<int64_t>(draw_()) % end; }
   bool chance(int64_t one_in) { return below(one_in) == 0; }
 
-  // Mostly what a table or a length may be.
+  // Mostly valid values for a table or a length.
   int32_t entry(int64_t end) {
     constexpr int32_t kSmallest = std::numeric_limits<int32_t>::min();
     constexpr int32_t kLargest = std::numeric_limits<int32_t>::max();
@@ -172,7 +172,7 @@ class HostileCache {
             .tree_mask = bits_.data()};
   }
 
-  // Of a call that wrote, or may write, these.
+  // Judges a call that wrote, or may write, these outputs.
   std::string judged(const Status& status, const std::vector<const Bytes*>& outputs,
                      const std::vector<Bytes>& before, const char* call) const {
     if (status.ok()) return {};
@@ -214,7 +214,7 @@ class HostileCache {
     return status.ok() ? check_numbers() : judged(status, {&o_}, {before}, "attention");
   }
 
-  // Append, or the step.
+  // Runs append, or append and attention.
   std::string write(bool attends) {
     Append what;
     const bool fp8 = size_of(problem_.k.dtype) == 1;

@@ -1,6 +1,6 @@
-// Problems whose shapes agree and whose sizes are hostile: most get past validation, and so to the
-// arithmetic of plans. Inputs are mostly broadcast, with strides of 0, since no other layout of
-// such extents fits an address space.
+// Problems with consistent shapes and hostile sizes: most pass validation and reach the arithmetic
+// of plans. Inputs are mostly broadcast, with strides of 0, because no other layout of such extents
+// fits an address space.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ class HostileProblem {
   }
   static int64_t saturated(int64_t batch) { return batch < INT32_MAX ? batch + 1 : batch; }
 
-  // Around powers of two up to the largest; small ones in half of all cases.
+  // Around powers of two up to the largest; half of them small.
   int64_t extent() {
     if (flag()) return draw_() % 20;
     const int64_t power = int64_t{1} << draw_() % 32;
@@ -83,7 +83,7 @@ class HostileProblem {
 
   int64_t head_dim() { return flag() ? one_of(64, 64, 128, 256, 40) : extent(); }
 
-  // A stride that a dimension may have on an input.
+  // A stride that is valid for an input dimension.
   int64_t stride(int64_t dense) {
     switch (draw_() % 4) {
       case 0:
@@ -113,8 +113,8 @@ Problem hostile_problem(const Draw& draw) {
   return HostileProblem<Draw>(draw).make();
 }
 
-// Gradients of a hostile problem, which gets an LSE: d_o mostly broadcast, outputs contiguous, since
-// they cannot be.
+// Gradients of a hostile problem, which gets an LSE: d_o mostly broadcast, outputs contiguous,
+// since outputs cannot be broadcast.
 template <class Draw>
 Gradients hostile_gradients(const Draw& draw, Problem& problem) {
   const auto contiguous = [](DType dtype, const TensorDesc& like) {

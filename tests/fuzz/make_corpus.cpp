@@ -1,4 +1,4 @@
-// Writes the seed corpora of the fuzz targets that read files: DIRECTORY/safetensors_fuzz and so on.
+// Writes seed corpora for the fuzz targets that read files: DIRECTORY/safetensors_fuzz and so on.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ bool write_all(const std::filesystem::path& directory,
   return true;
 }
 
-// Tuning tables: one entry, and none.
+// Tuning tables: with one entry, and with none.
 std::vector<flashcore::tests::FileCase> table_cases() {
   const std::string head =
       R"({"schema": "flashcore-tuning", "version": 1, "device": {"name": "CPU",)"

@@ -1,6 +1,6 @@
-// Plans of every kernel, those for CUDA too where its headers are, under arbitrary problems:
-// whatever a problem's sizes, it is refused with a sentence, or its plan's sizes fit. The sanitizer
-// sees to it that none of them overflows.
+// Plans of every kernel, including CUDA's if its headers are there, for arbitrary problems: for any
+// sizes, a problem is refused with a message, or its plan's sizes fit. The sanitizer checks that
+// none of them overflows.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,8 @@
-// The C interface under arbitrary structs: whatever they hold, a call returns a status with a
-// sentence, and a run that is accepted touches only the memory that its tensors describe.
+// The C interface with arbitrary structs: for any contents, a call returns a status with a message,
+// and an accepted run touches only the memory that its tensors describe.
 //
 // Half of the inputs are raw bytes of a struct, with any struct_size. The others change members of
-// a small, valid problem, which gets past validation often enough to run.
+// a small, valid problem, which passes validation often enough to run.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,7 +21,7 @@ void fuzz_raw(Source& source) {
   const std::vector<uint64_t> problem = raw_struct(source, sizes);
   const bool with_options = source.draw<uint8_t>() % 2 == 1;
   std::vector<uint64_t> options = raw_struct(source, sizes);
-  if (options.size() > 2) options[2] = 0;  // the kernel's name: a wild pointer is not detectable
+  if (options.size() > 2) options[2] = 0;  // the kernel's name: a wild pointer is undetectable
   flashcore_plan* plan = nullptr;
   check_status(flashcore_plan_create(
       reinterpret_cast<const flashcore_problem*>(problem.data()),

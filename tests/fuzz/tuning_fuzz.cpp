@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a tuning table. What is accepted is within its limits, and is read
-// again as it is written.
+// libFuzzer target: any bytes as a tuning table. An accepted table is within its limits, and
+// survives writing and reading.
 //   tuning_fuzz -max_total_time=60 CORPUS_DIRECTORY
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the choice looks at: never the batch where that is promised, never more than a hint
-// otherwise.
+// The inputs of the choice: never the batch if batch invariance is promised, and at most
+// a hint otherwise.
 #include "kernel/seen_by_choice.hpp"
 
 #include <gtest/gtest.h>

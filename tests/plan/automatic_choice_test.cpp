@@ -1,4 +1,4 @@
-// Which CUDA kernel of the table a problem gets where nothing is asked for, by GPU.
+// The CUDA kernel that a problem gets automatically, by GPU.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -76,7 +76,7 @@ TEST(AutomaticChoice, BeforeHopper) {
       << "256 blocks for 58 SMs";
 }
 
-// What forward_sm80_latency leaves to forward_sm80_throughput although it computes it.
+// Problems that forward_sm80_latency leaves to forward_sm80_throughput although it computes them.
 TEST(AutomaticChoice, BeforeHopperIsByWhatIsKnown) {
   if (!built_for("80")) GTEST_SKIP() << "this build has no code for 80";
   Problem problem = dense(8, 512, 512, 64);

@@ -1,4 +1,4 @@
-// What measurements say about the code that they measured.
+// Statements of measurements about the code that they measured.
 #include "plan/fingerprints.hpp"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(Fingerprints, ARowIsCurrentWhileItsFunctionsAreWhatTheyWere) {
   EXPECT_TRUE(is_current("kernel", text, kFunctions));
   DeviceFunction changed[std::size(kFunctions)];
   std::copy(std::begin(kFunctions), std::end(kFunctions), changed);
-  changed[0].digest = "00000000000000ff";  // of another GPU
+  changed[0].digest = "00000000000000ff";  // another GPU's
   changed[4].name = "renamed";
   EXPECT_TRUE(is_current("kernel", text, changed));
   changed[4].digest = "00000000000000ff";

@@ -1,4 +1,4 @@
-// Which forward kernel or tile is fastest, and why a kernel leaves a problem to another.
+// The choice of the fastest forward kernel or tile, and why a kernel leaves a problem to another.
 #include "plan/forward_choice.hpp"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ ForwardProblem square(int64_t heads, int64_t seqlen, int64_t head_dim, bool caus
   return problem(heads, seqlen, seqlen, head_dim, causal);
 }
 
-// ---- work, as the kernels' plans decide
+// ---- work units, as in the kernels' plans
 
 TEST(WorkUnits, OfSm90LatencyFollowItsPlan) {
   const auto unit = [](int64_t heads, int64_t seqlen, int64_t head_dim) {
@@ -74,7 +74,7 @@ TEST(WorkUnits, OfSm90LatencyFollowItsPlan) {
   EXPECT_EQ(unit(32, 512, 128).most_at_once, 1);
 }
 
-// Two blocks of four warps on an SM where a block may have twice their memory.
+// Two blocks of four warps per SM where a block may use twice their memory.
 TEST(WorkUnits, OfSm80LatencyFollowItsPlan) {
   const auto unit = [](const ForwardProblem& p, int64_t multiprocessors, int64_t kilobytes) {
     const WorkUnit one = sm80::latency::work_unit(p, multiprocessors, kilobytes * 1024);
@@ -232,7 +232,7 @@ TEST(Sm80PagedDeclines, FewQueriesAreForDecode) {
     context.batch_invariant = batch_invariant;
     return sm80_paged_declines(*resolved, context);
   };
-  // 12 rows of each tile, or of each that runs at once.
+  // 12 rows per tile, or per tile that runs at once.
   EXPECT_THAT(declines(1, 1000), HasSubstr("q: has 32000 rows in all heads, wanted 384000"));
   EXPECT_THAT(declines(64, 1), HasSubstr("q: has 2048 rows in all heads, wanted 3168"));
   EXPECT_EQ(declines(128, 1), "");
@@ -266,7 +266,7 @@ const sm90::throughput::Config& tile(const ForwardProblem& p, const DeviceInfo& 
   return sm90::throughput::kConfigs[static_cast<size_t>(choose_sm90_tile(p, device))];
 }
 
-// d64/s512/causal of the standard report, whose last blocks of keys are half empty.
+// d64/s512/causal of the standard report, where the last blocks of keys are half empty.
 TEST(Sm90Tile, ManyCausalHeadsGetTheirFastest) {
   EXPECT_EQ(tile(square(1024, 512, 64, true)).block_q(), 192);
   EXPECT_EQ(tile(square(1024, 256, 64, true)).block_kv, 64);

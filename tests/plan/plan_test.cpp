@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Tests choose kernels themselves: whatever the environment asks for is put aside.
+// Tests choose kernels themselves: clears what the environment asks for.
 class PlanTest : public testing::Test {
  protected:
   PlanTest() {
@@ -122,7 +122,7 @@ TEST_F(PlanTest, EnvironmentForcesOnlyWhereTheProgramLeavesTheChoiceOpen) {
   EXPECT_EQ(make_plan(dense_problem(DType::f16), with_kernel("naive"))->kernel(), "naive");
   setenv("FLASHCORE_KERNEL", "no_such", 1);
   EXPECT_THAT(make_plan(dense_problem()).status().message(), HasSubstr("'no_such'"));
-  setenv("FLASHCORE_KERNEL", "", 1);  // empty is as good as not set
+  setenv("FLASHCORE_KERNEL", "", 1);  // an empty value counts as unset
   EXPECT_EQ(make_plan(dense_problem(DType::f16), with_kernel("naive"))->kernel(), "naive");
 }
 
@@ -151,7 +151,7 @@ TEST_F(PlanTest, ExplainListsTheTableInItsOrder) {
   EXPECT_TRUE(chosen);
 }
 
-// Extents that fit one by one, and whose products do not: keys that are all one.
+// Extents that fit individually, and whose products do not: all keys are the same.
 TEST_F(PlanTest, SizesThatDoNotFitAreRefused) {
   constexpr int64_t kMany = int64_t{1} << 20, kKeys = 2147483647;
   Problem problem;
@@ -180,7 +180,7 @@ TEST_F(PlanTest, ARunThatNeedsMoreThanAnObjectCanHoldIsAStatus) {
   problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 1, 1});
   const Result<Plan> plan = make_plan(problem, with_kernel("reference"));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  float memory[2] = {};  // O in front, for Q claims the 8 GB behind it
+  float memory[2] = {};  // O comes first, because Q claims the 8 GB after it
   const Status status =
       plan->run({.q = &memory[1], .k = &memory[1], .v = &memory[1], .o = &memory[0]});
   EXPECT_EQ(status.code(), StatusCode::out_of_memory) << status.message();

@@ -1,5 +1,5 @@
-// The dispatcher with a table of its own: this program defines kernels(), so that the linker leaves
-// the library's table out. What the real kernels do not happen to do is tried here.
+// The dispatcher with its own table: this program defines kernels(), so that the linker leaves out
+// the library's table. It tests behaviour that the real kernels do not have.
 #include "plan/table.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
 
-// With the address sanitizer, too, memory that cannot be had is an error and not the end.
+// Under the address sanitizer, too, a failed allocation is an error and does not abort.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the sanitizer's name
 extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
   return "allocator_may_return_null=1";
@@ -156,7 +156,7 @@ TEST_F(Table, AKernelThatDeclinesLeavesTheChoiceToThoseAfterIt) {
   EXPECT_EQ(make_plan(dense_problem())->kernel(), "fast_here");
 }
 
-// Whatever kernels say, the choice follows from what explain prints.
+// The choice follows from explain's output, for any behaviour of kernels.
 TEST_F(Table, ExplainAndTheChoiceAgree) {
   const char* const refusals[] = {"", "head_dim is 8"};
   const char* const sentences[] = {"", "would take 9 us"};
@@ -189,7 +189,7 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
   }
 }
 
-// What a kernel takes of e4m3 and e5m2 at once is what it says.
+// A kernel accepts mixes of e4m3 and e5m2 only if it declares that.
 TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
   table() = {fake("one", true, ""), fake("kv_apart", true, ""), fake("any", true, "")};
   for (Kernel& kernel : table()) kernel.reads_caches = true;
@@ -214,7 +214,7 @@ TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
   expect(DType::f16, kE4m3, kE5m2, {of_v, of_v, ""});
 }
 
-// Where Q, K and V have one type, others compute the problem within the operator's meaning.
+// If Q, K and V have one type, other kernels compute the problem within the operator's meaning.
 TEST_F(Table, AConversionIsChosenForMixesAlone) {
   table() = {fake("before", true, "head_dim is 8"), fake("forward_fp8_converted", true, "")};
   for (Kernel& kernel : table()) kernel.device = DeviceKind::cuda;

@@ -1,4 +1,4 @@
-// Plans that go by a table of measurements, on this machine's CPU.
+// Plans that use a table of measurements, on this machine's CPU.
 #include "plan/tuned_choice.hpp"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ PlanOptions options(const std::string& kernel = "", int threads = 2) {
   return out;
 }
 
-// A table with one entry, for problem(), in use while it lives.
+// A table with one entry, for problem(), in use during its lifetime.
 class TunedChoice : public ::testing::Test {
  protected:
   ~TunedChoice() override {
@@ -129,7 +129,7 @@ TEST_F(TunedChoice, TheConfigIsWhatRuns) {
             plan(problem(), options("cpu_simd:threads=1")).workspace_bytes());
 }
 
-// What docs/semantics.md promises holds with a table, too, whatever it names.
+// The guarantees of docs/semantics.md hold with any table, too.
 TEST_F(TunedChoice, BitsAreTheSameAtAnyNumberOfThreads) {
   std::vector<float> q(4 * 256 * 32), lse(4 * 256);
   for (size_t i = 0; i < q.size(); ++i) q[i] = std::sin(static_cast<float>(i * i % 1009));
@@ -251,7 +251,7 @@ TEST_F(TunedChoice, WithoutAVariableItIsInTheUsersCacheFolder) {
   }
 }
 
-// A table is looked for once: what happens to its file later is nothing to plans.
+// A table is loaded once: later changes of its file do not affect plans.
 TEST_F(TunedChoice, PlansReadNoFile) {
   use(entry());
   EXPECT_THAT(reason(), HasSubstr("25% ahead"));

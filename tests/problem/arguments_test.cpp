@@ -1,4 +1,4 @@
-// Checks of one run's data. On every refusal, the sentence names the argument, the value and what
+// Checks of one run's data. For every refusal, the message names the argument, the value and what
 // is wanted, and no output has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ class Trial {
   Arguments args_;
 };
 
-// Every pointer of Arguments by name, null and shifted.
+// Every pointer of Arguments by name, null and misaligned.
 struct PointerBend {
   const char* name;
   std::function<void(Arguments&)> clear;
@@ -166,7 +166,7 @@ TEST(Pointers, NothingIsNeededForTensorsWithoutElements) {
   problem.lse = TensorDesc::contiguous(DType::f32, {2, 4, 0});
   problem.bias = TensorDesc::contiguous(DType::f32, {2, 4, 0, 0});
   EXPECT_TRUE(run_plan(make_plan(problem), {}).ok()) << run_plan(make_plan(problem), {}).message();
-  float dummy = 7;  // the same pointer for all of them is no overlap
+  float dummy = 7;  // sharing one pointer is no overlap here
   Arguments args;
   args.q = args.k = args.v = args.bias = &dummy;
   args.o = args.lse = &dummy;
@@ -177,12 +177,12 @@ TEST(Pointers, NothingIsNeededForTensorsWithoutElements) {
 
 TEST(Outputs, MustNotBeAnInputOrEachOther) {
   const Problem problem = full_problem();
-  const std::vector<std::string> outputs = {"o", "lse", "amax_o", "amax_s"};  // as they are checked
+  const std::vector<std::string> outputs = {"o", "lse", "amax_o", "amax_s"};  // in checking order
   for (const std::string& output : outputs) {
     for (const PointerBend& bend : pointer_bends()) {
       const std::string name = bend.name;
       if (name == output) continue;
-      // Room for whichever is larger, so that only the address is wrong.
+      // Room for the larger tensor, so that only the address is wrong.
       alignas(256) std::vector<float> shared(1024);
       Trial trial(problem);
       if (!trial.host().has(name)) continue;
@@ -190,7 +190,7 @@ TEST(Outputs, MustNotBeAnInputOrEachOther) {
         return tensor == name || tensor == output ? static_cast<void*>(shared.data())
                                                   : trial.host().at(tensor).data();
       });
-      // Of two outputs the first one is named.
+      // The message names the first of two outputs.
       const auto first = std::find_if(outputs.begin(), outputs.end(), [&](const std::string& one) {
         return one == name || one == output;
       });
@@ -209,7 +209,7 @@ TEST(Outputs, MustNotOverlapInPart) {
     trial.args().q = at(q);
     trial.expect_refused("o", "q", "memory of its own");
   }
-  for (const int64_t q : {808, 1144}) {  // side by side
+  for (const int64_t q : {808, 1144}) {  // adjacent
     trial.args().q = at(q);
     EXPECT_TRUE(trial.run().ok()) << trial.run().message();
   }
@@ -243,7 +243,7 @@ TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
   const Status status = run_plan(make_plan(problem), args);
   EXPECT_TRUE(status.ok()) << status.message();
   std::fill(memory.begin(), memory.end(), 0.5f);
-  // On v, on its last columns, and a row below.
+  // On v, on its last columns, and one row below.
   for (const int64_t element : {8, 10, 16 + 8}) {
     args.o = memory.data() + element;
     EXPECT_THAT(run_plan(make_plan(problem), args).message(),
@@ -252,7 +252,7 @@ TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
   EXPECT_EQ(memory, std::vector<float>(128, 0.5f));
 }
 
-// Two tensors of random strides, against the bytes of their elements.
+// Compares two tensors of random strides with the bytes of their elements.
 TEST(Memory, IsSharedWhereElementsAre) {
   bench::Random random(3);
   constexpr uintptr_t kBase = 1 << 16;
@@ -292,7 +292,7 @@ TEST(Memory, IsSharedWhereElementsAre) {
   EXPECT_LT(shared, 18000);
 }
 
-// Large, as views of one buffer are; and strides so unlike that nobody waits for the answer.
+// Large, like views of one buffer; and strides so unrelated that the search gives up.
 TEST(Memory, IsSharedWhereThatCannotBeRuledOut) {
   const auto at = [](uintptr_t address, int64_t rows, int64_t stride, int64_t width) {
     const Dimension shape[] = {{rows, 1 << 20}, {1 << 10, stride}, {width, 1}};
@@ -315,7 +315,7 @@ TEST(Scales, OfOAreReadBeforeTheRun) {
     trial.host().at("o_scale").set(6, value);
     trial.expect_refused("o_scale", "element [1, 2] is ", "a positive finite number");
   }
-  // Those of a broadcast are few, and of no row none is read.
+  // A broadcast needs few pages, and without rows none is read.
   Problem one = full_problem();
   one.o_scale = TensorDesc::strided(DType::f32, {1, 4}, {1, 2});
   Trial broadcast(one);
@@ -401,7 +401,7 @@ TEST(Sequences, LengthsAndOffsetsOfEntries) {
   fill("cu_seqlens_q", {0, 2, 7});
   fill("cu_seqlens_kv", {0, 6, 9});
   fill("seqlens_q", {2, 4});
-  fill("seqlens_kv", {5, 9});  // past the entry: it has no more than 3
+  fill("seqlens_kv", {5, 9});  // more than the entry's 3
   const Result<ForwardProblem> p = resolve(host.problem);
   ASSERT_TRUE(p.ok());
   const Sequence s0 = sequence_of(*p, host.arguments(), 0);

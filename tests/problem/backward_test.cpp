@@ -1,5 +1,5 @@
-// Validation of gradients and of a backward run's pointers: each refusal names the argument, the
-// value it had, and what is wanted.
+// Validation of gradients and of a backward run's pointers: each refusal names the argument, its
+// value, and what is wanted.
 #include "problem/backward.hpp"
 
 #include <gmock/gmock.h>
@@ -154,7 +154,7 @@ TEST_F(BackwardPointers, OutputsShareNoMemory) {
               HasSubstr("overlaps the memory of d_lse"));
 }
 
-// Rows of one buffer with 32 columns: those of dk and dv are apart, or not.
+// Rows of one buffer with 32 columns: dk's and dv's are disjoint, or not.
 TEST(BackwardOutputs, MayBeWovenButNotOverlap) {
   Problem problem;
   problem.q = problem.k = problem.v = problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 6, 8});
@@ -202,7 +202,7 @@ TEST(DropoutState, IsRefusedWhereItIsMalformed) {
   Arguments args = host.arguments();
   args.dropout_state = nullptr;
   EXPECT_THAT(plan->run(args).message(), HasSubstr("dropout_state: pointer is null"));
-  problem.dropout_p = 0;  // then nobody reads it
+  problem.dropout_p = 0;  // then it is not read
   const Result<ForwardProblem> without = resolve(problem);
   ASSERT_TRUE(without.ok());
   EXPECT_FALSE(without->dropout_state.present);

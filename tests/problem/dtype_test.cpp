@@ -1,7 +1,7 @@
 // Element types: every code round-trips, and every double rounds to the nearest code, ties to even.
 //
-// The oracle knows nothing of the implementation: it takes the values of all codes, from other
-// formulas, as a sorted table and looks for the nearest one.
+// The oracle is independent of the implementation: it puts the values of all codes, from other
+// formulas, into a sorted table and looks up the nearest one.
 #include "problem/dtype.hpp"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Values of codes by formulas of their own: bf16 is the upper half of a float; f16 is put together
-// as a float; e5m2 is the upper half of an f16; e4m3 counts in units of 2^-9.
+// Values of codes by separate formulas: bf16 is the upper half of a float; f16 is assembled as a
+// float; e5m2 is the upper half of an f16; e4m3 counts in units of 2^-9.
 double value_of_bf16(uint16_t code) { return std::bit_cast<float>(uint32_t{code} << 16); }
 
 double value_of_f16(uint16_t code) {
@@ -84,7 +84,7 @@ class SmallFloat : public testing::TestWithParam<Format> {
     return load_element(format().dtype, bytes, 0);
   }
 
-  // The positive finite values, in the order of their codes; the table that the oracle searches.
+  // The positive finite values, in the order of their codes: the oracle's table.
   std::vector<double> finite_values() const {
     std::vector<double> values;
     for (int code = 0; code < format().sign_bit(); ++code) {
@@ -94,13 +94,13 @@ class SmallFloat : public testing::TestWithParam<Format> {
     return values;
   }
 
-  // The code nearest to `value`, which is not NaN; of two as near, the even one.
+  // The code nearest to `value`, which is not NaN; of two equally near ones, the even one.
   int nearest(const std::vector<double>& values, double value) const {
     const double magnitude = std::abs(value);
     const int sign = std::signbit(value) ? format().sign_bit() : 0;
     const auto last = static_cast<int>(values.size()) - 1;
     const double largest = values.back();
-    // What would be the next value: halfway there, rounding (to the even code) leaves the format.
+    // The value after the largest: halfway there, rounding (to the even code) leaves the format.
     const double limit = largest + (largest - values[static_cast<size_t>(last) - 1]) / 2;
     if (magnitude >= limit) return sign + (format().saturates ? last : last + 1);
     if (magnitude >= largest) return sign + last;
@@ -153,7 +153,7 @@ TEST_P(SmallFloat, RoundsToNearestEven) {
       ASSERT_EQ(encoded(v), nearest(values, v)) << std::hexfloat << v;
     }
   };
-  // Every value, every midpoint (exact in double: both have few bits), and what is next to them.
+  // Every value, every midpoint (exact in double: both have few bits), and their neighbours.
   for (size_t i = 0; i < values.size(); ++i) {
     const double next = i + 1 < values.size() ? values[i + 1] : 2 * values[i] - values[i - 1];
     const double middle = (values[i] + next) / 2;

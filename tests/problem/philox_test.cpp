@@ -1,4 +1,4 @@
-// Philox4x32-10 against its published vectors, and the dropout mask that is made of it.
+// Philox4x32-10 against its published vectors, and the dropout mask that is derived from it.
 #include "problem/philox.hpp"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ static_assert(philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
                             {0xa4093822, 0x299f31d0}) ==
               PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 
-// The definition, spelled out: key = the first two words of Philox(offset; seed), word = number
-// key % 4 of Philox([key / 4, query, head, batch]; that key), kept when word >= round(2^32 p).
+// The definition, spelled out: key = the first two words of Philox(offset; seed), word = number key
+// % 4 of Philox([key / 4, query, head, batch]; that key), kept if word >= round(2^32 p).
 bool keeps_by_definition(uint64_t seed, uint64_t offset, float p, uint32_t batch, uint32_t head,
                          uint32_t query, uint32_t key) {
   const auto low = [](uint64_t x) { return static_cast<uint32_t>(x & 0xffffffffu); };
@@ -52,7 +52,7 @@ TEST(Dropout, FollowsItsDefinition) {
 TEST(Dropout, ThresholdAndRescale) {
   EXPECT_EQ(dropout_threshold(0.0f), 0u);
   EXPECT_EQ(dropout_threshold(0.5f), uint64_t{1} << 31);
-  EXPECT_EQ(dropout_threshold(1.0f), uint64_t{1} << 32);  // more than any word: all are dropped
+  EXPECT_EQ(dropout_threshold(1.0f), uint64_t{1} << 32);  // exceeds any word: all are dropped
   EXPECT_EQ(dropout_rescale(0.0f), 1.0f);
   EXPECT_EQ(dropout_rescale(0.5f), 2.0f);
   EXPECT_EQ(dropout_rescale(1.0f), 0.0f);
@@ -65,7 +65,7 @@ TEST(Dropout, KeepsAllAtZeroAndNoneAtOne) {
   }
 }
 
-// Kept flags of 2 entries x 2 heads x 128 queries x 256 keys.
+// Keep flags of 2 entries x 2 heads x 128 queries x 256 keys.
 std::vector<int> kept(uint64_t seed, uint64_t offset, float p) {
   std::vector<int> flags;
   for (int64_t b = 0; b < 2; ++b) {
@@ -79,7 +79,7 @@ std::vector<int> kept(uint64_t seed, uint64_t offset, float p) {
   return flags;
 }
 
-// How many standard deviations the number of `count` trials that came true is off.
+// The deviation of the number of hits among `count` trials, in standard deviations.
 double deviations(double hits, double count, double probability) {
   return std::abs(hits - count * probability) / std::sqrt(count * probability * (1 - probability));
 }
@@ -96,8 +96,8 @@ TEST(Dropout, KeepsTheRightShare) {
   }
 }
 
-// Agreement of two sets of flags of probability 1/2 is itself a fair coin when they are
-// independent.
+// If two sets of flags of probability 1/2 are independent, their agreement is a
+// fair coin, too.
 void expect_independent(const std::vector<int>& a, const std::vector<int>& b, const char* what) {
   ASSERT_EQ(a.size(), b.size());
   double agree = 0;

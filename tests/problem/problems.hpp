@@ -1,4 +1,4 @@
-// Small valid problems that the tests of validation bend.
+// Small valid problems that validation tests change.
 #pragma once
 
 #include "flashcore/flashcore.hpp"
@@ -16,7 +16,7 @@ inline Problem dense_problem(DType dtype = DType::f32) {
   return problem;
 }
 
-// The same heads; 2 entries in 7 rows of queries and 9 of keys.
+// 2 entries in 7 rows of queries and 9 of keys, with the same heads.
 inline Problem packed_problem(DType dtype = DType::f32) {
   Problem problem;
   problem.q = TensorDesc::contiguous(dtype, {7, 4, 8});

@@ -1,5 +1,5 @@
-// Every refusal of resolve(): the sentence names the argument, the value it had and what is wanted.
-// And what is legal stays legal, with its defaults filled in.
+// Every refusal of resolve(): the message names the argument, its value and what is wanted. Legal
+// problems stay legal, and get their defaults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,9 +44,9 @@ struct Refusal {
   const char* name;
   Base base;
   std::function<void(Problem&)> bend;
-  const char* argument;  // the sentence starts with it
-  const char* value;     // and says this
-  const char* wanted;    // and, after "wanted", this
+  const char* argument;  // the message starts with it
+  const char* value;     // and contains this
+  const char* wanted;    // and this, after "wanted"
 };
 
 void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
@@ -55,7 +55,7 @@ TensorDesc contiguous(DType dtype, std::initializer_list<int64_t> shape) {
   return TensorDesc::contiguous(dtype, shape);
 }
 
-// A bend that replaces one tensor, or one option.
+// Replaces one tensor, or one option.
 template <class Member>
 std::function<void(Problem&)> set(Member Problem::*member, std::type_identity_t<Member> value) {
   return [=](Problem& p) { p.*member = value; };
@@ -69,7 +69,7 @@ const DType kNegativeType = static_cast<DType>(-1);
 
 const std::vector<Refusal>& refusals() {
   static const std::vector<Refusal> table = {
-      // Enums that hold what no enumerator is.
+      // Values that no enumerator has.
       {"q_type_9", Base::dense, set(&Problem::q, contiguous(kNoType, {2, 4, 3, 8})), "q:", "9",
        "0 to 8"},
       {"k_type_minus_1", Base::dense, set(&Problem::k, contiguous(kNegativeType, {2, 2, 5, 8})),
@@ -362,7 +362,7 @@ const std::vector<Refusal>& refusals() {
       {"packed_o_rows_overlap", Base::packed, stride(&Problem::o, 0, 23), "o:", "[23, 6, 1]",
        "elements do not overlap"},
 
-      // What belongs together.
+      // Dependencies between tensors.
       {"cu_q_alone", Base::packed, [](Problem& p) { p.cu_seqlens_kv.reset(); }, "cu_seqlens_kv:",
        "missing", "both"},
       {"cu_kv_alone", Base::packed, [](Problem& p) { p.cu_seqlens_q.reset(); }, "cu_seqlens_q:",
@@ -475,7 +475,7 @@ TEST_P(Refused, WithOneSentence) {
   ASSERT_NE(wanted, std::string::npos) << message;
   EXPECT_THAT(message.substr(wanted), HasSubstr(GetParam().wanted));
   EXPECT_EQ(message.find('\n'), std::string::npos);
-  // The public functions say the same.
+  // The public functions return the same.
   EXPECT_EQ(make_plan(problem).status().message(), message);
   EXPECT_EQ(explain(problem).status().message(), message);
 }
@@ -540,7 +540,7 @@ TEST(Resolve, PackedSizesAndStrides) {
   EXPECT_EQ(p.batch, 2);
   EXPECT_EQ(p.total_q, 7);
   EXPECT_EQ(p.total_kv, 9);
-  EXPECT_EQ(p.seqlen_q, 7);  // not known: the total bounds it
+  EXPECT_EQ(p.seqlen_q, 7);  // unknown: the total bounds it
   EXPECT_EQ(p.seqlen_kv, 9);
   EXPECT_EQ(p.k.at(1, 1, 4), 4 * 16 + 8);
   EXPECT_EQ(p.lse.at(1, 2, 3), 3 * 4 + 2);
@@ -555,7 +555,7 @@ TEST(Resolve, BroadcastsGetStrideZero) {
     Problem problem = dense_problem();
     const auto extent = [&](int d, int64_t whole) { return (bits >> d & 1) != 0 ? 1 : whole; };
     problem.bias = contiguous(DType::f16, {extent(0, 2), extent(1, 4), extent(2, 3), extent(3, 5)});
-    for (size_t d = 0; d < 4; ++d) {  // a stride that is never stepped must not matter
+    for (size_t d = 0; d < 4; ++d) {  // an unused stride must not matter
       if (problem.bias->shape[d] == 1) problem.bias->stride[d] = 77;
     }
     const PairInput bias = resolved(problem).bias;
@@ -600,7 +600,7 @@ TEST(Resolve, KeepsTheStridesOfVectors) {
   EXPECT_EQ(resolved(problem).seqlens_kv.at(1, 0), 9);
 }
 
-// Nothing is stepped over in a dimension of one element, and nobody multiplies with its stride.
+// The stride of a dimension with one element is never used.
 TEST(Resolve, AStrideOfOneElementMayBeAnything) {
   Problem problem;
   problem.q = problem.k = problem.v = problem.o = contiguous(DType::f32, {1, 1, 1, 4});
@@ -656,7 +656,7 @@ TEST(Resolve, ExtremesThatAreLegal) {
   });
 }
 
-// What Sq and Skv are in the shapes of a packed problem's bias, mask and scales: the longest
+// Sq and Skv in the shapes of a packed problem's bias, mask and scales: the lengths of the longest
 // entries if they are given, otherwise the totals.
 TEST(Resolve, PairsOfAPackedBatchAreCountedToTheLongestEntry) {
   struct Row {

@@ -1,4 +1,4 @@
-// Runs a plan with the workspace that it asks for.
+// Runs a plan with the workspace that it needs.
 #pragma once
 
 #include <cstdint>

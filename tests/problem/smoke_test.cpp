@@ -28,7 +28,7 @@ TEST(Smoke, OneKeyGivesItsValue) {
   EXPECT_NEAR(lse[0], 2.0, 1e-6);
 }
 
-// The reference, rounded to the type of O, passes its own gates on whatever can be asked.
+// The reference, rounded to the type of O, passes its own gates on any problem.
 TEST(Smoke, RandomProblemsAreValid) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     bench::HostProblem host = bench::random_problem(seed);

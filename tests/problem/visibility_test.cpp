@@ -1,4 +1,4 @@
-// visible_keys and common_keys against the definition, pair by pair, over every small problem.
+// Compares visible_keys and common_keys with the definition, pair by pair, over every small problem.
 #include "problem/visibility.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace flashcore {
 namespace {
 
-// docs/semantics.md, step 4, for one pair.
+// Step 4 of docs/semantics.md, for one pair.
 bool sees(const Sequence& s, const Band& band, int64_t i, int64_t j) {
   if (i >= s.len_q || j < 0 || j >= s.len_kv) return false;
   if (band.right >= 0 && j > i + s.offset + band.right) return false;

@@ -1,4 +1,4 @@
-"""tools/call_times.py without a GPU: the cases that it times, and the evidence and table of them."""
+"""tools/call_times.py without a GPU: its cases, evidence and table."""
 import json
 import pathlib
 import sys

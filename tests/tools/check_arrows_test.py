@@ -1,4 +1,4 @@
-"""An include against the arrows between rooms is found, wherever it is planted."""
+"""Finds an include that violates the arrows between rooms, in any room."""
 import pathlib
 import sys
 import tempfile

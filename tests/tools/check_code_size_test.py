@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_code_size.py on objects made by hand."""
+"""check_code_size.py on hand-made objects."""
 import pathlib
 import sys
 import tempfile

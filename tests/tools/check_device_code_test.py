@@ -1,4 +1,4 @@
-"""What keeps a kernel body from compiling as plain C++ is found, and only there."""
+"""Finds code that keeps a kernel body from compiling as plain C++, and nothing else."""
 import pathlib
 import sys
 import tempfile

@@ -1,7 +1,7 @@
-"""FLASHCORE_CUDA: which values there are, and that what is said about CUDA is why it is left out.
+"""FLASHCORE_CUDA: its values, and the reason that is given if CUDA is left out.
 
-cmake/cuda.cmake runs in a project of its own; scripts/common.sh reports on the folder. And what a build says that it was
-made of, by cmake/write_commit.cmake.
+cmake/cuda.cmake runs in a separate project; scripts/common.sh reports on the folder. Also
+cmake/write_commit.cmake: what a build says about its sources.
 """
 import os
 import pathlib
@@ -65,7 +65,7 @@ class CudaOption(unittest.TestCase):
                           " ".join(done.stderr.split()))
 
     def native(self, capabilities, status=0):
-        """What `native` gives where nvidia-smi says this: the targets, and what cmake complains of."""
+        """Returns the targets of `native` for this output of nvidia-smi, and cmake's complaints."""
         smi = pathlib.Path(self.folder.name) / "nvidia-smi"
         smi.write_text(f"#!/bin/sh\nprintf '{capabilities}'\nexit {status}\n")
         smi.chmod(0o755)

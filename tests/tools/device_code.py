@@ -1,4 +1,4 @@
-"""Object files and device programs made by hand, for the tests of what reads them."""
+"""Hand-made object files and device programs, for tests of their readers."""
 import struct
 
 import cubin
@@ -43,7 +43,7 @@ def attribute(number: int, value: bytes) -> bytes:
 
 def program(kernels: dict[str, dict]) -> bytes:
     """A device program. A kernel's parts: text, constants, registers, shared, arguments, cluster,
-    calls (the name of a function that its second word stands for); of a function only its text."""
+    calls (the name of a function that its second word refers to); a function has only its text."""
     sections: dict[str, bytes | int] = {}
     kinds = {}
     for name, parts in kernels.items():
@@ -54,7 +54,7 @@ def program(kernels: dict[str, dict]) -> bytes:
         sections[f".nv.constant0.{name}"] = bytes(0x210 + sum(sizes))
         sections[f".nv.constant2.{name}"] = parts.get("constants", b"")
         sections[f".nv.shared.{name}"] = parts.get("shared", 0)
-        info = attribute(0x0A, struct.pack("<II", len(sections), 0))  # names a symbol
+        info = attribute(0x0A, struct.pack("<II", len(sections), 0))  # its value is a symbol
         for place, size in enumerate(sizes):
             info += attribute(cubin.ARGUMENT, struct.pack("<IHHI", 0, place, 0, size << 18))
         if "cluster" in parts:

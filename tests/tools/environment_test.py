@@ -1,14 +1,14 @@
-"""docs/environment.md has every environment variable that our code reads, and no other."""
+"""docs/environment.md lists exactly the environment variables that our code reads."""
 import pathlib
 import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = ("src", "bench", "cli", "evolve", "sim", "python", "rust", "examples", "scripts", "tools", "cmake")
-TESTS = ("tests", "python/tests", "sim/tests")  # what stands in for something has variables of its own
+TESTS = ("tests", "python/tests", "sim/tests")  # stubs have variables of their own
 FILES = ("run.sh", "test.sh", ".ci/run")
 NAME = r"[A-Z][A-Z0-9_]{2,}"
-# How each language reads one that it names, and one that it names elsewhere in the file.
+# How each language reads a variable, by a literal name or by one from elsewhere in the file.
 READS = {
     "cpp": (rf'(?:getenv|environment)\(\s*"({NAME})"|SharedLibrary::open\("({NAME})"', r"getenv\(\s*[a-z]"),
     "py": (rf"""environ(?:\.get\(|\[)["']({NAME})["']""", r"environ(?:\.get\(|\[)[a-z]"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fingerprint.py: what changes the fingerprint of a CPU kernel's sources and what does not."""
+"""fingerprint.py: which changes alter the fingerprint of a CPU kernel's sources."""
 import pathlib
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""The fit of the cost model: constants at a bound, or recordings of another GPU, write nothing.
+"""The fit of the cost model writes nothing for constants at a bound, or another GPU's recordings.
 
 usage: fit_tuning_test.py FLASHCORE_FIT_TUNING
 """
@@ -22,7 +22,7 @@ class FitTuning(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def fit(self, us: float, **gpu) -> tuple[subprocess.CompletedProcess, bool]:
-        """A fit to a grid in which all takes so long; whether the file is as it was."""
+        """Fits a grid in which everything takes this long; returns whether the file is unchanged."""
         device = {key: value for key, value in GPU.items() if key != "sm_clock_mhz"}
         device |= {"sm_clock_max_mhz": 1500, "shared_memory_a_block": 232448} | gpu
         grid = {"kind": "small_grid", "library": {"commit": "abc"}, "device": device,

@@ -1,4 +1,4 @@
-"""Evidence that no machine wrote, for tests only: it is never published."""
+"""Made-up evidence, for tests only: it is never published."""
 
 SHAPES = [("(1,8,512,64)", 1, 512, 64, False), ("(1,8,512,64)/causal", 1, 512, 64, True),
           ("(2,8,2048,64)", 2, 2048, 64, False), ("(2,8,2048,64)/causal", 2, 2048, 64, True),
@@ -90,7 +90,7 @@ def packed(kernel, print_of):
         "protocol": "a fixture", "heads": 32, "dtype": "bf16",
         "rows": [row("4 x 100", *equal, False, (100.0, 100.0, 103.0)),
                  row("4 x 100", *equal, True, (100.0, 100.0, 104.0)),
-                 # 100^2 + 3 * 10^2 pairs beside 100^2: 1.03 of the work
+                 # 100^2 + 3 * 10^2 pairs compared with 100^2: 1.03 of the work
                  row("1 x 100 among 3 x 10", [(3, 10), (1, 100)], [(1, 100)], False,
                      (100.0, 206.0, 103.0))]}
 
@@ -99,7 +99,7 @@ def python_tests(print_of, complete=True):
     return common("python_tests") | {
         "complete": complete, "versions": {"python": "3.12.0", "torch": "2.11.0"},
         "fingerprint": print_of, "counts": {"passed": 7, "failed": 1, "skipped": 2},
-        "outcomes": {"test_torch.py::test_one": "passed",  # from wherever pytest was started
+        "outcomes": {"test_torch.py::test_one": "passed",  # wherever pytest was started
                      "python/tests/test_torch.py::test_two[a/b.c]": "passed"}}
 
 
@@ -148,7 +148,7 @@ def bench(cases):
 
 
 def standard(print_of):
-    """A case of everything that a standard report has, by a formula."""
+    """A case with everything that a standard report has, by a formula."""
     def both(us):
         return [("forward_sm80_throughput", us, "flashcore", print_of), ("flash", us * 1.2, "peer"),
                 ("cudnn", us * 0.7, "peer")]
@@ -184,5 +184,5 @@ def fp8_accuracy(kernels):
 
 
 def picture(shown):
-    """A picture that says what it shows, and shows nothing."""
+    """A picture that states its contents, and shows nothing."""
     return f"<svg><dc:description>shows {shown}</dc:description></svg>"

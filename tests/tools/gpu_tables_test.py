@@ -1,4 +1,4 @@
-"""The table of GPUs' constants: what a file says is in it, and a file that makes no sense is named."""
+"""The table of GPU constants: contains the files' values, and an invalid file is named."""
 import copy
 import json
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""instances.py: from a kernel.json to files and lists."""
+"""instances.py: from kernel.json to files and lists."""
 import contextlib
 import io
 import json

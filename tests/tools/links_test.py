@@ -1,4 +1,4 @@
-"""The pages: every link leads to a file and a heading that are there, and so does every path in backticks."""
+"""The pages: every link leads to an existing file and heading, and every path in backticks exists."""
 import pathlib
 import re
 import unittest
@@ -15,7 +15,7 @@ def pages() -> list[pathlib.Path]:
 
 
 def anchors(text: str) -> set[str]:
-    """As GitHub makes them of headings."""
+    """Anchors as GitHub makes them from headings."""
     found = set()
     for heading in HEADING.findall(FENCE.sub("", text)):
         words = re.sub(r"[^\w\- ]", "", heading.strip().lower())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""machine_code.py: what changes a function's digest and what does not, on programs made by hand and, where
-there is an nvcc, on compiled ones."""
+"""machine_code.py: which changes alter a function's digest, on hand-made programs and, if there is
+an nvcc, on compiled ones."""
 import contextlib
 import copy
 import ctypes
@@ -61,7 +61,7 @@ class Instructions(unittest.TestCase):
         self.assertNotEqual(digests(KERNELS)["first"], digests(changed)["first"])
         self.assertEqual(digests(KERNELS)["second"], digests(changed)["second"])
         itself = copy.deepcopy(KERNELS)
-        itself["helper"] |= {"calls": "helper"}  # and that ends
+        itself["helper"] |= {"calls": "helper"}  # a cycle, which must end
         self.assertNotEqual(digests(KERNELS)["first"], digests(itself)["first"])
 
     def test_programs_of_every_container_are_found_and_other_kinds_are_not(self):
@@ -111,7 +111,7 @@ launch sm_90 fast 0 first 1,1,1/32,1,1/0 00ff
 
 
 class Build(unittest.TestCase):
-    """The whole of a build: an object, and a recorder that says the same of any."""
+    """A whole build: an object, and a recorder with fixed output."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -205,7 +205,7 @@ def find_nvcc() -> str | None:
 @unittest.skipUnless(find_nvcc(), "there is no nvcc")
 class Compiled(unittest.TestCase):
     def digests(self, **changes) -> list[str]:
-        """Of `added`, then of `scaled`, compiled in a folder of their own."""
+        """Digests `added`, then `scaled`, compiled in a separate folder."""
         words = BASE | changes
         with tempfile.TemporaryDirectory(suffix="_" + words["space"]) as folder:
             root = pathlib.Path(folder)

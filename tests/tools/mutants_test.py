@@ -1,4 +1,4 @@
-"""tools/mutants.py without compiling: what it makes of a change, and what the page says of it."""
+"""tools/mutants.py without compiling: its handling of changes, and the page's statements."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ from reporting.evidence import check_evidence  # noqa: E402
 
 
 class FakeBuild:
-    """Compiles unless a line has no semicolon; its one test notices a wrong sum."""
+    """Compiles unless a line has no semicolon; its only test detects a wrong sum."""
 
     def link(self, _program, file, folder):
         self.text = (folder / file).read_text()
@@ -55,7 +55,7 @@ class Mutants(unittest.TestCase):
         self.assertEqual(self.judge("a + ", "a - ")[0], "not applied")
 
     def test_the_list_is_of_now(self):
-        """What occurs once in its file, and says what notices it."""
+        """Each text occurs once in its file, and its tests are named."""
         root = pathlib.Path(__file__).resolve().parents[2]
         listed = json.loads((root / "tools/mutants.json").read_text())
         self.assertGreaterEqual(len(listed), 60)

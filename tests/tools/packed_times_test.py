@@ -1,5 +1,5 @@
-"""tools/packed_times.py without a GPU: what it times, and the evidence that it writes of it; and launched.py over
-a driver that knows one graph."""
+"""tools/packed_times.py without a GPU: what it times, and its evidence; and launched.py over a
+driver stub with one graph."""
 import contextlib
 import ctypes
 import io
@@ -20,7 +20,7 @@ PRINT = f"nvcc 13.0.88 sm_90 {'9' * 16} "
 
 
 class Setting:
-    """Each call is what it was made of."""
+    """Records how each call was made."""
 
     def packed(self, lengths, head_dim, causal, longest):
         return ("packed", tuple(lengths), head_dim, causal, longest), KERNEL
@@ -30,7 +30,7 @@ class Setting:
 
 
 class Timer:
-    """Seconds by the call: a packed batch without a maximum takes twice the dense one's."""
+    """Returns seconds by call: a packed batch without a maximum takes twice the dense one's."""
 
     def __init__(self):
         self.calls = []
@@ -62,7 +62,7 @@ class PackedTimes(unittest.TestCase):
         self.assertEqual({call[4] for call in packed_calls}, {0, 128, 16384})
         places = {call[1].index(16384) for call in packed_calls if 16384 in call[1]}
         self.assertEqual(places, {0, 128, 255})
-        # In turns: a round of all forms, then the next.
+        # In turns: one round of all forms, then the next.
         self.assertEqual(timer.calls[:3], timer.calls[3:6])
         self.assertEqual(len(set(timer.calls[:3])), 3)
 
@@ -78,7 +78,7 @@ class PackedTimes(unittest.TestCase):
         shares = packed.shares(rows[0])
         self.assertAlmostEqual(shares["max_seqlen"], 1)
         self.assertAlmostEqual(shares["no max_seqlen"], 0.5)
-        # 16384 rows and 255 of 64 beside 16384: 0.4% more pairs.
+        # 16384 rows and 255 of 64 compared with 16384: 0.4% more pairs.
         self.assertAlmostEqual(packed.shares(rows[2])["max_seqlen"], 1 + 255 / 256**2)
         self.assertIn("50.0% of the dense rate, goal 97%, not met", packed.line(rows[0]))
         with self.assertRaisesRegex(evidence.Failure, r"rows\[0\].points\[0\].p50_us: is 0.0, wanted"):
@@ -104,7 +104,7 @@ CODE = {"nvcc": "13.0.88", "functions": {
 
 
 class Driver:
-    """Nodes: a copy, ours by a function, ours by a kernel, and another library's."""
+    """Nodes: a copy, one of ours by function, one of ours by kernel, and another library's."""
     nodes = {11: None, 12: (("function", 5), ROWS), 13: (("kernel", 6), JOIN),
              14: (("function", 7), "_ZN2at6native4fillEv")}
 

@@ -1,5 +1,5 @@
-"""tools/peers_backends.py without PyTorch: which function each peer calls, with which mask. What the
-functions compute is judged on a GPU, by the gate that stands before every time."""
+"""tools/peers_backends.py without PyTorch: which function each peer calls, with which mask. The
+results are judged on a GPU, by the gate before every time."""
 import importlib.metadata
 import pathlib
 import sys
@@ -15,7 +15,7 @@ LENGTHS = ((4, 4), (1, 4), (3, 5), (5, 3))
 
 
 class Tensor:
-    """A shape and where it lies."""
+    """A shape with its strides."""
 
     def __init__(self, *shape, device="cuda", dtype="bf16"):
         self.shape, self.device, self.dtype = shape, types.SimpleNamespace(type=device), dtype
@@ -39,7 +39,7 @@ class Tensor:
         return Tensor(*shape, device=self.device.type)
 
     def __getitem__(self, index):
-        """Of the indices that the helper uses: a number, a full slice, None."""
+        """Supports the helper's indices: a number, a full slice, None."""
         shape, left = [], list(self.shape)
         for one in index if isinstance(index, tuple) else (index,):
             if one is None:
@@ -52,7 +52,7 @@ class Tensor:
 
 
 class Mask:
-    """A matrix of booleans, as torch.ones(...).tril(diagonal)."""
+    """A boolean matrix, like torch.ones(...).tril(diagonal)."""
 
     def __init__(self, lengths, diagonal=None):
         self.lengths, self.diagonal = lengths, diagonal
@@ -66,7 +66,7 @@ class Mask:
 
 
 def seen(seqlen_q, seqlen_kv):
-    """docs/semantics.md: a causal pair remains when j <= i + offset."""
+    """docs/semantics.md: a causal pair remains if j <= i + offset."""
     return {(i, j) for i in range(seqlen_q) for j in range(seqlen_kv)
             if j <= i + seqlen_kv - seqlen_q}
 
@@ -105,7 +105,7 @@ class Peers(unittest.TestCase):
             (i, j) for i in range(rows) for j in range(columns) if function(0, 0, i, j)}
         self.torch = torch
         self.install(torch, functional, attention, bias, flex, types.ModuleType("torch.nn"))
-        # Whatever is installed here is not to be found.
+        # Hides everything that is installed here.
         absent = mock.patch.dict(sys.modules, dict.fromkeys(
             name for package in peers_backends.PACKAGES
             for name in (package.module, package.module.split(".")[0])))
@@ -185,7 +185,7 @@ class Peers(unittest.TestCase):
                     self.assertNotIn("score_mod", words)
         modify = self.one_call(lambda *tensors: peers_backends.flex(*tensors, softcap=20.0),
                                *problem(4, 4), False)[2]["score_mod"]
-        self.torch.tanh = lambda score: score + 1  # so that the order is seen
+        self.torch.tanh = lambda score: score + 1  # makes the order visible
         self.assertEqual(modify(40.0, 0, 0, 1, 2), 20 * (40 / 20 + 1))
 
     def test_flash_attention_has_windows_and_softcaps(self):
@@ -198,7 +198,7 @@ class Peers(unittest.TestCase):
         for features, causal, old, new in cases:
             for maker, wanted in ((peers_backends.flash_attn, old), (peers_backends.flash_attn_4, new)):
                 calls = maker(module)
-                self.assertEqual(calls.features, ("window", "softcap"))  # without packed batches
+                self.assertEqual(calls.features, ("window", "softcap"))  # no packed batches
                 for make, more in ((calls.backward, {}),
                                    (calls.deterministic_backward, {"deterministic": True})):
                     self.calls.clear()
@@ -224,7 +224,7 @@ class Peers(unittest.TestCase):
             "max_seqlen_q": 7, "max_seqlen_k": 7})
 
     def test_rows_of_a_packed_batch_are_found_by_entry(self):
-        class Rows:  # of [total, heads, head_dim]: only the first two matter
+        class Rows:  # [total, heads, head_dim]: only the first two matter
             def __init__(self, rows):
                 self.rows = rows
 
@@ -251,10 +251,10 @@ class Peers(unittest.TestCase):
                              ({"window": [5, -1]}, [True, True, False]),
                              ({"starts_q": [0, 3], "starts_kv": [0, 3]}, [False, True, False])):
             self.assertEqual([one.computes(backward | more) for one in (dense, packs, plain)], wanted)
-        self.assertFalse(packs.computes({"suite": "features", "softcap": 30}))  # of a forward pass
+        self.assertFalse(packs.computes({"suite": "features", "softcap": 30}))  # a forward pass
 
     def differentiate(self):
-        """A stand-in for torch.autograd.grad that keeps its calls."""
+        """A stub of torch.autograd.grad that records its calls."""
         self.gradients = []
 
         def grad(out, inputs, d_o, retain_graph):
@@ -310,7 +310,7 @@ class Peers(unittest.TestCase):
         self.assertFalse(peers_backends.scores_fit(case | {"pass": "backward"}))
 
     def test_flash_attention_is_bottom_right_by_itself(self):
-        # FlashAttention 4 gives (out, lse) in some versions.
+        # FlashAttention 4 returns (out, lse) in some versions.
         pair = (Tensor(1, 3, 2, 8), None)
         for out in (None, pair):
             make = peers_backends.flash_attn(
@@ -375,7 +375,7 @@ class Peers(unittest.TestCase):
             make(*problem(3, 5, batch=2), True)
 
     def test_packages(self):
-        """Where only FlashAttention 4 is installed, flash_attn can be imported and is empty."""
+        """If only FlashAttention 4 is installed, flash_attn can be imported but is empty."""
         cute = types.ModuleType("flash_attn.cute")
         cute.flash_attn_func, cute.__version__ = self.record("fa4"), "0.0.0"
         self.install(types.ModuleType("flash_attn"), cute)

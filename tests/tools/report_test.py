@@ -1,4 +1,4 @@
-"""tools/report.py on small evidence: what it writes, and that --check notices every change."""
+"""tools/report.py on small evidence: its output, and that --check detects every change."""
 import contextlib
 import html.parser
 import io
@@ -45,8 +45,8 @@ class Tree(unittest.TestCase):
         self.folder.cleanup()
 
     def print_of(self, kernel):
-        """As a build with this machine code says it on a GPU of compute capability 9.0, of what launches all
-        functions that are called after the kernel."""
+        """The fingerprint from a build with this machine code on a GPU of compute capability 9.0,
+        for launches of all functions that are named after the kernel."""
         digests = [digest for name, digest in self.code["functions"]["sm_90"].items() if name.endswith(kernel)]
         return " ".join([f"nvcc {self.code['nvcc']} sm_90", *sorted(digests)])
 
@@ -108,7 +108,7 @@ class Pages(Tree):
         self.write()
         self.run_tool("--no-pictures")
         self.assertNotIn("images/sweep", self.text("README.md"))
-        # A picture that nothing is to be seen on any more is noticed too.
+        # A picture without data is an error, too.
         self.assertEqual(self.run_tool("--check"), 1)
         self.assertIn("docs/images/sweep.svg", self.said.getvalue())
 
@@ -122,7 +122,7 @@ class Pages(Tree):
                                fixtures.case("fp8", "d64/s2048/full/f8e4m3", *shape, [narrow], "f8e4m3"),
                                fixtures.case("fp8", "d64/s2048/full/f8e4m3, V^T", *shape,
                                              [(narrow[0], 50.0, *narrow[2:])], "f8e4m3"),
-                               # A run that was cut short has one of a pair.
+                               # An interrupted run has only one of a pair.
                                fixtures.case("fp8", "d64/s4096/full/bf16", *shape, [wide])])
         (self.root / "docs/evidence/bench-fp8.json").write_text(json.dumps(file))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
@@ -155,7 +155,7 @@ class Pages(Tree):
         self.assertIn("| `forward_fp8_sm90` (stale) | cuDNN from C++ |", page)
 
     def write_modes(self):
-        """Accuracy of a kernel for bf16 and two for fp8, and the speed of two of them at one D."""
+        """Accuracy of a bf16 kernel and two fp8 kernels, and the speed of two of them at one D."""
         self.code["functions"]["sm_90"]["forward_fp8_sm90"] = "c" * 16
         self.write_code()
         wide = "forward_sm80_throughput", self.print_of("forward_sm80_throughput")
@@ -184,7 +184,7 @@ class Pages(Tree):
             self.assertIn(part, page)
         self.assertIn("| `forward_fp8_sm90`, O | 2.1e-03 | 2.2e-03 |", self.text("docs/accuracy.md"))
         self.assertNotIn("(stale)", page)
-        # The picture is not there yet, then shows something else.
+        # The picture is missing, then shows something else.
         for _ in range(2):
             self.assertEqual(self.run_tool("--check"), 1)
             self.assertIn("docs/images/fp8.svg, docs/images/fp8-dark.svg", self.said.getvalue())
@@ -210,7 +210,7 @@ class Pages(Tree):
                                [("forward_sm80_throughput", us, "flashcore", kernel)], "f8e4m3")
                  for name, us in (("d128/2k/O bf16", 50.0), ("d128/2k/O bf16/amax", 51.0),
                                   ("d128/2k/O f8e4m3", 40.0), ("d128/2k/O f8e4m3/amax", 40.2),
-                                  ("d128/16k/O bf16", 400.0))]  # cut short
+                                  ("d128/16k/O bf16", 400.0))]  # interrupted
         (self.root / "docs/evidence/bench-fp8-amax.json").write_text(json.dumps(fixtures.bench(cases)))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         for part in ("| d128/2k/O bf16 | `forward_sm80_throughput` | 50.00 | 51.00 | +2.0% |",
@@ -462,7 +462,7 @@ class Pages(Tree):
 
     def test_changed_machine_code_makes_its_kernels_rows_stale(self):
         self.run_tool("--no-pictures")
-        self.change("00_unfused", "sm_80")  # not what was measured
+        self.change("00_unfused", "sm_80")  # not the measured target
         self.assertEqual(self.run_tool("--check"), 0)
         self.change("00_unfused")
         self.assertEqual(self.run_tool("--check"), 1)
@@ -521,13 +521,13 @@ class Pages(Tree):
         ampere = {"nvcc": "13.0.88", "functions": {"sm_80": {"00_unfused": "0" * 16}}}
         for other in (self.code | {"nvcc": "13.1.50"}, ampere, None):
             built.unlink() if other is None else built.write_text(json.dumps(other))
-            # A page with marks that another build gave it still matches.
+            # A page with another build's marks still matches.
             self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
             self.assertIn("not checked: the machine code of 00_unfused, 01_scalar, forward_sm80_throughput:",
                           self.said.getvalue())
         self.run_tool("--no-pictures")
         self.assertEqual(self.text("docs/ladder.md"), pages)
-        # Other mistakes are seen all the same.
+        # Other mistakes are still detected.
         (self.root / "docs/ladder.md").write_text(pages.replace("20.50", "10.50"))
         self.assertEqual(self.run_tool("--check"), 1)
 
@@ -583,7 +583,7 @@ class Pages(Tree):
 
 
 class Balance(html.parser.HTMLParser):
-    """Counts what is open, and what comes from outside."""
+    """Counts open elements, and external references."""
     EMPTY = {"meta", "img", "source"}
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""scripts/tidy.py: which files are checked together, and whose line a finding is."""
+"""scripts/tidy.py: which files are checked together, and which file a finding belongs to."""
 import contextlib
 import io
 import json
@@ -142,7 +142,7 @@ class Findings(Tree):
             self.assertIn("1 files, of which 1 are new", self.run_tool()[1])
 
     def test_each_file_of_a_group_is_held_to_what_a_main_file_is(self):
-        """Of headers clang-tidy does not say these, so the group may not be made of includes."""
+        """clang-tidy does not report these for headers, so a group may not consist of includes."""
         self.add("src/a.cpp", GOOD.format(1))
         self.add("src/b.cpp", "namespace flashcore {}\nnamespace unused = flashcore;\n")
         self.add("src/c.cpp", "#include <vector>\n#include <vector>\nusing std::vector;\n")
@@ -158,7 +158,7 @@ class Findings(Tree):
             self.assertIn(part, said)
 
     def test_what_does_not_compile_together_is_checked_file_by_file(self):
-        for name in "ab":  # the names are not at the left margin
+        for name in "ab":  # names that are not at the left margin
             self.add(f"src/{name}.cpp", "namespace flashcore {\nnamespace {\n  struct Own {};\n"
                      f"}}  // namespace\nint {name}(Own) {{ return 1; }}\n}}  // namespace flashcore\n")
         self.assertEqual(len(self.groups()), 1)

@@ -1,4 +1,4 @@
-// The formula: what work a problem is for a kernel, and how long that takes.
+// The formula: the work of a problem for a kernel, and its time.
 #include "tuning/cost_model.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ constexpr WorkUnit kUnit{.tile = "one",
                          .step_keys = 128,
                          .units_at_once = 2,
                          .most_at_once = 2};
-constexpr double kFast = 1e12;  // bytes a microsecond: memory is no limit
+constexpr double kFast = 1e12;  // bytes per microsecond: memory is no limit
 constexpr Constants kConstants{
     .begin_and_end = 2, .step = 1, .mask = 0.5, .alone = 0.75, .tail = 0.25};
 constexpr double kLaunch = 3;
@@ -44,7 +44,7 @@ TEST(Steps, AreCountedOverTilesOfQueries) {
   EXPECT_DOUBLE_EQ(causal.longest, 2);
   EXPECT_DOUBLE_EQ(causal.average, 1.5);
   EXPECT_DOUBLE_EQ(steps_of(problem(8, 0, 64), 64, 256).longest, 0);
-  // Aligned at the last key: a query sees 448 keys more.
+  // Aligned at the last key: a query sees 448 more keys.
   EXPECT_DOUBLE_EQ(steps_of(problem(8, 64, 512, true), 64, 256).average, 2);
 }
 
@@ -72,7 +72,7 @@ TEST(Work, ReadsWhatABatchSharesOnce) {
   EXPECT_DOUBLE_EQ(bytes_of(p), 2 * 128 * (4 * 10 + 20));
 }
 
-// 10 SMs of two units; 512 keys are 4 steps, and 256 queries two units of 2 + 4 us.
+// 10 SMs with two units each; 512 keys are 4 steps, and 256 queries two units of 2 + 4 us.
 TEST(PredictedTime, IsWholeWavesOfEqualUnits) {
   const auto units = [](int64_t count) { return problem(count, 128, 512); };
   EXPECT_DOUBLE_EQ(us(units(1), kUnit), 3 + 0.75 * 6) << "alone on its SM";
@@ -93,12 +93,12 @@ TEST(PredictedTime, AUnitThatHasItsSmToItselfIsAsFastAsAlone) {
 }
 
 TEST(PredictedTime, SharesUnequalUnitsOut) {
-  // Two units a head: 2.5 + 2 and 2.5 + 4 us, whose groups of 64 rows take 1, 1, 2 and 2 steps of
+  // Two units per head: 2.5 + 2 and 2.5 + 4 us, whose groups of 64 rows take 1, 1, 2 and 2 steps of
   // 128, and 3, 3, 4, 4.
   const ForwardProblem p = problem(40, 256, 256, true);
   const double unit = 2.5 + 1.5, longest = 2.5 + 2;
   EXPECT_DOUBLE_EQ(us(p, kUnit), 3 + 4 * unit + 0.25 * longest);
-  // One head alone is its longest unit.
+  // A single head takes as long as its longest unit.
   EXPECT_DOUBLE_EQ(us(problem(1, 256, 256, true), kUnit), 3 + 0.75 * longest);
 }
 

@@ -1,4 +1,4 @@
-// The files of GPUs, and what a GPU without a file gets.
+// The files of GPUs, and the constants for a GPU without a file.
 #include "tuning/gpu.hpp"
 
 #include <gmock/gmock.h>
@@ -23,8 +23,8 @@ DeviceInfo device(const char* name, int32_t compute_capability, int32_t multipro
   return info;
 }
 
-// As their drivers report them: the most that the SMs' clock may be, and twice the memory's clock
-// by the width of its bus.
+// The values that drivers report: the highest SM clock, and twice the memory clock times
+// the bus width.
 const DeviceInfo kH200 = device("NVIDIA H200", 90, 132);
 const DeviceInfo kA100 = device("NVIDIA A100-SXM4-80GB", 80, 108);
 const DeviceInfo kL4 = device("NVIDIA L4", 89, 58);
@@ -139,7 +139,7 @@ TEST(Tuning, TimesFollowClocksSmsAndBandwidth) {
   const auto us = [](const ForwardProblem& p, const DeviceInfo& gpu, const DeviceSpeed& speed) {
     return predicted_us(tuning_of(gpu, speed), p, kUnit);
   };
-  // Two units a head: fewer than any of these has SMs.
+  // Two units per head: fewer than the SMs of any of these.
   const ForwardProblem few = problem(8, 256), many = problem(64, 2048);
   const double h200 = us(few, kH200, {});
   EXPECT_DOUBLE_EQ(us(few, kA100, {1980, 1e6}), h200);

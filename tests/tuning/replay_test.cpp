@@ -1,6 +1,6 @@
-// What the choices between kernels and tiles lose on the recordings that the constants were fitted
-// to: bounds of the regret, on average and at worst. Constants.json has the regret on shapes that a
-// fit did not see.
+// The regret of the choices between kernels and tiles on the recordings that the constants were
+// fitted to: bounds on its mean and maximum. constants.json has the regret on shapes that a fit
+// did not see.
 #include "tools/tuning/replay.hpp"
 
 #include <gtest/gtest.h>
@@ -44,9 +44,9 @@ class Replay : public testing::Test {
 TEST_F(Replay, ChoicesLoseLittle) {
   const tuning::Tuning tuning = tuning::tuning_of(recordings_.device);
   ASSERT_TRUE(tuning.is_own) << "the library has another GPU's constants";
-  // What the recordings of the last fit lose, 0.11% and 3.0% on Hopper whatever the seed, and a
-  // third on top. The models that this one replaced lost 0.098% and 3.9%, 0.049% and 4.2%, 0.019%
-  // and 1.5%, 0.308% and 13.5% by their recordings.
+  // The regret on the recordings of the last fit, 0.11% and 3.0% on Hopper for any seed, plus a
+  // third. The models that this one replaced lost 0.098% and 3.9%, 0.049% and 4.2%, 0.019% and
+  // 1.5%, 0.308% and 13.5% on their recordings.
   const std::map<Choice, Bound> bounds = {
       {Choice::hopper, {0.0015, 0.04, 0.005, 0.12, 136}},
       {Choice::hopper_others, {0.0015, 0.04, 0.005, 0.12, 136}},
@@ -67,7 +67,7 @@ TEST_F(Replay, ChoicesLoseLittle) {
     for (const auto& [kernel, times] : regret.fastest) {
       EXPECT_LT(times, regret.problems) << kernel << ": the others are never fastest";
     }
-    // The file says what was found; docs/tuning.md repeats it.
+    // The file states the findings; docs/tuning.md repeats them.
     const ordered_json& said = constants_["regret"][i];
     EXPECT_EQ(said["choice"], name_of(choice));
     EXPECT_NEAR(said["fitted"]["mean"], regret.mean(), 1e-4);
@@ -78,7 +78,7 @@ TEST_F(Replay, ChoicesLoseLittle) {
   }
 }
 
-// The standard report's cases, of which no fit knows the times.
+// The standard report's cases, whose times no fit uses.
 TEST_F(Replay, ChoicesLoseLittleInTheStandardReport) {
   const Result<ordered_json> bench =
       read_json(std::filesystem::path(FLASHCORE_ROOT) / "docs/evidence/bench.json");
@@ -103,7 +103,7 @@ TEST_F(Replay, PredictedTimesAreNear) {
   EXPECT_LT(error.mean(), 0.07);
 }
 
-// A recording that was measured again wants a new fit.
+// A recording that was measured again needs a new fit.
 TEST_F(Replay, ConstantsWereFittedToTheseRecordings) {
   ASSERT_EQ(recordings_.commits.size(), constants_["measurements"].size());
   for (size_t i = 0; i < recordings_.commits.size(); ++i) {
@@ -121,7 +121,7 @@ TEST_F(Replay, ConstantsWereFittedToTheseRecordings) {
   EXPECT_NEAR(gpu["memory_gb_s"].get<double>() / (1e-9 * copied), 1, 0.02);
 }
 
-// What the library has compiled in is what the file says.
+// The compiled table equals the file.
 TEST_F(Replay, TheTableIsTheFile) {
   const Table table(constants_);
   const tuning::GpuTable& said = *table.tuning().table;

@@ -1,4 +1,4 @@
-// Tables of measurements: what they say again when they are read, keys, merging, and hostile texts.
+// Tables of measurements: reading what was written, keys, merging, and hostile texts.
 #include "tuning/tuned_table.hpp"
 
 #include <gmock/gmock.h>
@@ -92,7 +92,7 @@ TEST(TunedTable, RefusesWhatIsNoTable) {
   EXPECT_THAT(said(std::string(kMostTableBytes + 1, ' ')), HasSubstr("bytes, wanted at most"));
 }
 
-// Bytes that are changed, lost or doubled: a status with a sentence, or a table within its limits.
+// Bytes that are changed, lost or duplicated: a status with a message, or a table within its limits.
 TEST(TunedTable, AnyBytesAreATableOrASentence) {
   std::mt19937 engine(7);
   const auto random = [&] { return static_cast<uint32_t>(engine()); };

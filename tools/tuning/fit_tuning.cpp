@@ -2,19 +2,19 @@
 //
 //   flashcore_fit_tuning src/tuning/gpus/h200/constants.json      from the repository's root
 //
-// Reads "gpu", "measurements" and "measured", and of "fit" the seed and the folds; writes the rest.
+// Reads "gpu", "measurements" and "measured", and the seed and the folds of "fit"; writes the rest.
 //
-// The shapes are cut into folds. For each fold the constants are fitted to the other folds, and the
-// choices that they make are judged by it: "held_out" has what all folds lose. Then the constants are
-// fitted to all shapes, and those are written.
+// The shapes are divided into folds. For each fold the constants are fitted to the other folds, and
+// their choices are judged on it: "held_out" has the losses over all folds. Then the constants are
+// fitted to all shapes, and these are written.
 //
 // The constants minimise
-//   the mean squared error of the times' logarithms, of each recording, and
-//   the mean regret of each choice, where one of kLargeRegret counts twice, and
-//   kPrior times the squared distance from typical values, of the constants that some of the data
-//   cannot tell from others: in logarithms, by a width.
-// Each of several searches takes random steps that get smaller, and the one with the least cost
-// counts. A constant at a bound of the search is an error, and nothing is written.
+//   the mean squared error of the times' logarithms, per recording, and
+//   the mean regret of each choice, where a regret above kLargeRegret counts twice, and
+//   kPrior times the squared distance from typical values, for constants that some of the data
+//   cannot distinguish from others: in logarithms, scaled by a width.
+// Each of several searches takes random steps of decreasing size, and the one with the least cost
+// wins. A constant at a bound of the search is an error, and nothing is written.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,14 +42,14 @@ using tuning::Constants, tuning::Work, tuning::work_of;
 constexpr double kPrior = 2e-4, kRegretWeight = 1, kLargeRegret = 0.1;
 constexpr int kSearches = 12, kSteps = 60000;
 constexpr double kLargestStep = 0.3, kSmallestStep = 0.003;
-constexpr double kChanged = 2;       // constants a step, on average
+constexpr double kChanged = 2;       // constants changed per step, on average
 constexpr double kNearBound = 1.01;  // as a factor
 
 // A constant's range in a search.
 struct Range {
   std::string_view name;
   double least, typical, most;
-  double width;  // of the prior, in its logarithm; 0: it has none
+  double width;  // width of the prior, in its logarithm; 0: no prior
 };
 constexpr Range kLaunch{"launch_us", 0.3, 2, 8, 0.5};
 constexpr Range kBeginAndEnd{"begin_and_end_us", 0.1, 1.5, 8, 1};
@@ -58,8 +58,8 @@ constexpr Range kMask{"mask_us", 0.01, 0.2, 3, 1};
 constexpr Range kAlone{"alone", 0.3, 0.8, 1, 0.25};
 constexpr Range kTail{"tail", 0.02, 0.3, 1.2, 1};
 
-// Where a tile's constants are among all that are searched for; -1: none, see constants_of(). Those
-// that say how units share the GPU are the same for all head dimensions.
+// Indices of a tile's constants among all that are searched; -1: none, see constants_of().
+// Constants of how units share the GPU are the same for all head dimensions.
 struct TilePlaces {
   std::string tile;
   int64_t head_dim;
@@ -85,7 +85,7 @@ struct ChoiceRow {
 
 class Fit {
  public:
-  // `in_fit`: for each row, whether the fit sees it.
+  // `in_fit`: per row, whether the fit uses it.
   Fit(const Recordings& recordings, const std::vector<bool>& in_fit, double bytes_a_us)
       : bytes_a_us_(bytes_a_us), errors_(recordings.commits.size()), samples_(errors_.size()) {
     ranges_.push_back(kLaunch);
@@ -110,14 +110,14 @@ class Fit {
 
   const std::vector<Range>& ranges() const { return ranges_; }
   const std::vector<TilePlaces>& tiles() const { return tiles_; }
-  // Of a constant: whose it is, and its tile without the head dimension.
+  // The owner of a constant: its tile without the head dimension.
   const std::string& owner(size_t i) const { return owners_[i]; }
   std::string_view tile(size_t i) const {
     return std::string_view(owners_[i]).substr(0, owners_[i].find(','));
   }
 
   Constants constants_of(const TilePlaces& at, const std::vector<double>& values) const {
-    // Neither is used where it is not searched for: no data has two units on an SM, or a last wave.
+    // Neither is used if it is not searched: no data has two units per SM, or a last wave.
     return {.begin_and_end = values[at.begin_and_end],
             .step = values[at.step],
             .mask = values[at.mask],
@@ -214,13 +214,13 @@ class Fit {
 
   double bytes_a_us_;
   std::vector<Range> ranges_;
-  std::vector<std::string> owners_;  // of each constant: its tile
+  std::vector<std::string> owners_;  // tile of each constant
   std::vector<TilePlaces> tiles_;
   std::vector<Sample> all_samples_;
   std::vector<ChoiceRow> choices_;
   std::array<size_t, std::size(kChoices)> rows_{};
   std::vector<double> errors_;
-  std::vector<size_t> samples_;  // of each recording
+  std::vector<size_t> samples_;  // per recording
   std::vector<Constants> current_;
 };
 
@@ -229,8 +229,8 @@ struct Found {
   std::vector<double> values;
 };
 
-// A step of a search. Where all of a tile's units run alone the data knows only the product of
-// `alone` and a time: half of its steps change the two against each other.
+// A step of a search. If no two of a tile's units share an SM, the data determine only the product
+// of `alone` and a time: half of its steps change the two in opposite directions.
 class Steps {
  public:
   Steps(const Fit& fit, uint64_t seed) : fit_(fit), random_(seed) {}
@@ -319,7 +319,7 @@ ordered_json tiles_json(const Fit& fit, const std::vector<double>& values) {
   return tiles;
 }
 
-// What choices lose, by choice, and how far predictions are off.
+// The losses of choices, by choice, and the errors of predictions.
 struct Judgement {
   std::array<Regret, std::size(kChoices)> regrets;
   PredictionError error;
@@ -347,7 +347,7 @@ ordered_json regret_json(const char* name, Choice choice, const Regret& regret) 
           {"worst", rounded(regret.worst)}};
 }
 
-// A line for each tile, recording and choice.
+// One line per tile, recording and choice.
 std::string text_of(const ordered_json& document) {
   std::string text = "{\n";
   for (const auto& [key, value] : document.items()) {
@@ -366,7 +366,7 @@ std::string text_of(const ordered_json& document) {
   return text + "}\n";
 }
 
-// Puts the constants that fit these rows into the document.
+// Fits the constants to these rows and puts them into the document.
 Status fit_rows(ordered_json& document, const Recordings& recordings,
                 const std::vector<bool>& in_fit) {
   const uint64_t seed = document["fit"]["seed"];
@@ -382,7 +382,7 @@ Status fit_rows(ordered_json& document, const Recordings& recordings,
   FLASHCORE_RETURN_IF_ERROR(check_bounds(fit, best.values));
   document["launch_us"] = rounded(best.values[0]);
   document["tiles"] = tiles_json(fit, best.values);
-  document["fit"]["error"] = 1;  // until it is known; a table has one
+  document["fit"]["error"] = 1;  // placeholder: a table must have an error
   return {};
 }
 

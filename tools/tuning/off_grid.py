@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes bench/cases/off_grid.json: 40 shapes for the regret of the automatic choice, by a stated seed.
+"""Writes bench/cases/off_grid.json: 40 shapes for the regret of the automatic choice, from a fixed seed.
 
 None is in the recordings that src/tuning was fitted to, nor in a suite: lengths, heads and head
-dimensions are drawn, and a draw that both have is left out.
+dimensions are drawn, and shapes that occur there are skipped.
 
 usage: off_grid.py [FILE]
 """

@@ -69,7 +69,7 @@ std::string text_of(const ForwardProblem& p) {
                      p.seqlen_kv, head_dim_of(p), p.band.right >= 0 ? ", causal" : "");
 }
 
-// What is known to have run: of forward_sm90_throughput that is its tile, where it has only one.
+// The options that are known to have run: forward_sm90_throughput's tile, if it has only one.
 std::vector<Option> sm90_throughput_options(const Row& row) {
   std::vector<Option> options;
   const auto found = row.us.find(kSm90Throughput);

@@ -1,5 +1,5 @@
-// Recordings of all kernels' times for a problem, and what the choices between those kernels lose by
-// them: the time of the chosen kernel over that of the fastest, less 1.
+// Recordings of all kernels' times for a problem, and the regret of choices between those kernels:
+// the time of the chosen kernel over the fastest one's, minus 1.
 //
 // A GPU's folder in src/tuning/gpus names its recordings in constants.json.
 #pragma once
@@ -20,14 +20,14 @@ namespace flashcore::replay {
 
 struct Row {
   ForwardProblem problem;
-  std::map<std::string, double> us;  // by kernel
+  std::map<std::string, double> us;  // kernel to time
   size_t recording;
 };
 
 struct Recordings {
   DeviceInfo device;
   double sm_clock_mhz = 0;
-  std::vector<std::string> commits;  // of each recording
+  std::vector<std::string> commits;  // per recording
   std::vector<Row> rows;
 };
 
@@ -36,10 +36,10 @@ Result<nlohmann::ordered_json> read_json(const std::filesystem::path& path);
 Result<Recordings> read_recordings(const std::filesystem::path& root,
                                    const nlohmann::ordered_json& constants);
 
-// Of an evidence file of `flashcore bench` the problems with nothing but a causal mask.
+// Returns the problems of a `flashcore bench` evidence file that have at most a causal mask.
 std::vector<Row> report_rows(const nlohmann::ordered_json& evidence);
 
-// The tables that a constants.json says, as the library compiles it in.
+// The tables of a constants.json, as they are compiled into the library.
 class Table {
  public:
   explicit Table(const nlohmann::ordered_json& constants);
@@ -54,7 +54,7 @@ class Table {
   tuning::GpuTable table_{};
 };
 
-// A choice that the library makes by predicted times.
+// A choice that the library makes from predicted times.
 enum class Choice {
   hopper,         // forward_sm90_latency, _latency_wide and _throughput
   hopper_others,  // the first two, and forward_sm80_throughput
@@ -65,45 +65,45 @@ inline constexpr Choice kChoices[] = {Choice::hopper, Choice::hopper_others, Cho
                                       Choice::sm90_tiles};
 const char* name_of(Choice choice);
 
-// What a choice is between: a kernel's or tile's unit of work, and how long it took. A
-// kernel that was not timed is no option, and one of several tiles is one for each of them.
+// An option of a choice: a kernel's or tile's unit of work, and its measured time. A kernel that
+// was not timed is no option; a kernel with several tiles has an option for each.
 struct Option {
   std::string kernel;
   WorkUnit unit;
   double us;
 };
-// Empty where the row has no times for this choice.
+// Empty if the row has no times for this choice.
 std::vector<Option> options_of(Choice choice, const Row& row, const DeviceInfo& device);
 
-// All times of a row, where it is known which tile ran.
+// All times of a row whose tile is known.
 std::vector<Option> timed(const Row& row, const DeviceInfo& device);
 
-// The kernel that the library chooses, by its own functions.
+// Returns the kernel that the library chooses, by its own functions.
 std::string chosen(Choice choice, const Row& row, const tuning::Tuning& tuning,
                    const DeviceInfo& device);
 
-// Which of so many parts of the problems one is in. By its shape alone, so that both types of a
-// shape are in the same.
+// Returns the index of a problem's fold. It depends only on the shape, so that both types of a
+// shape are in the same fold.
 uint64_t fold_of(const ForwardProblem& p, uint64_t seed, uint64_t folds);
 
 struct Regret {
   size_t problems = 0;
   double sum = 0, worst = 0;
   std::string worst_problem;
-  std::map<std::string, size_t> fastest;  // how often it is which kernel
+  std::map<std::string, size_t> fastest;  // how often each kernel is the fastest
 
   double mean() const { return problems == 0 ? 0 : sum / static_cast<double>(problems); }
 };
-// Adds a row's, where it has times for this choice.
+// Adds a row's regret, if it has times for this choice.
 void add_regret(Regret& regret, Choice choice, const Row& row, const tuning::Tuning& tuning,
                 const DeviceInfo& device);
 
-// How far predicted times are off, by their logarithms.
+// Errors of predicted times, in logarithms.
 struct PredictionError {
   size_t times = 0;
   double sum = 0;
 
-  double mean() const;  // as a part: 0.05 is 5%
+  double mean() const;  // as a fraction: 0.05 is 5%
 };
 void add_error(PredictionError& error, const Row& row, const tuning::Tuning& tuning,
                const DeviceInfo& device);

@@ -1,10 +1,10 @@
 //! Bindings to FlashCore's C interface, `flashcore/flashcore.h`, name for name. The header documents
 //! every function, with its errors; the crate `flashcore` is the safe interface.
 //!
-//! `tests/header.rs` compares this file with the header, as the C compiler reads it.
+//! `tests/header.rs` compares this file with the header as the C compiler reads it.
 //!
 //! ```
-//! // SAFETY: the function has no conditions, and its string ends in a zero and lives for ever.
+//! // SAFETY: the function has no preconditions; its string is zero-terminated and never freed.
 //! let version = unsafe { std::ffi::CStr::from_ptr(flashcore_sys::flashcore_version()) };
 //! assert_eq!(version.to_str(), Ok(env!("CARGO_PKG_VERSION")));
 //! ```
@@ -20,7 +20,7 @@ use std::os::raw::{c_char, c_void};
 pub type flashcore_status = i32;
 
 pub const FLASHCORE_OK: i32 = 0;
-/// Malformed: the sentence names the argument, its value and what is wanted.
+/// Malformed: the message names argument, value and what is wanted.
 pub const FLASHCORE_INVALID_ARGUMENT: i32 = 1;
 /// Well-formed, but no kernel here computes it.
 pub const FLASHCORE_UNSUPPORTED: i32 = 2;
@@ -40,14 +40,14 @@ pub const FLASHCORE_F16: i32 = 1;
 pub const FLASHCORE_BF16: i32 = 2;
 /// The "fn" variant: no infinity, largest value 448.
 pub const FLASHCORE_F8E4M3: i32 = 3;
-/// Like IEEE's: infinity, largest finite value 57344.
+/// IEEE-like: infinity, largest finite value 57344.
 pub const FLASHCORE_F8E5M2: i32 = 4;
 /// One byte; zero is false, anything else is true.
 pub const FLASHCORE_BOOLEAN: i32 = 5;
 pub const FLASHCORE_I32: i32 = 6;
 /// Only for O, LSE and gradients, and only the reference computes it.
 pub const FLASHCORE_F64: i32 = 7;
-/// Only for the state of dropout.
+/// Only for dropout's state.
 pub const FLASHCORE_I64: i32 = 8;
 
 /// Shape and strides without data. Strides are in elements.
@@ -55,7 +55,7 @@ pub const FLASHCORE_I64: i32 = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_tensor {
     pub dtype: i32,
-    /// 1 to 4; of an optional tensor 0: it is absent, and the rest must be zero.
+    /// 1 to 4; 0: an optional tensor is absent, and the rest must be zero.
     pub rank: i32,
     pub shape: [i64; 4],
     pub stride: [i64; 4],
@@ -127,7 +127,7 @@ pub const FLASHCORE_CPU: i32 = 0;
 pub const FLASHCORE_CUDA: i32 = 1;
 pub const FLASHCORE_SIM: i32 = 2;
 
-/// Filled in by the library: as many bytes as `struct_size` says.
+/// Filled in by the library, up to `struct_size` bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_device_info {
@@ -138,14 +138,14 @@ pub struct flashcore_device_info {
     pub multiprocessors: i32,
     pub shared_memory_a_block: i64,
     pub memory_bytes: i64,
-    /// Ends in a zero; cut if longer.
+    /// Zero-terminated; cut if longer.
     pub name: [c_char; 256],
 }
 
 // -------------------------------------------------------------------------------------------------
 // Plans
 
-/// How a plan is made. `flashcore_plan_options_init` sets the defaults.
+/// The options of a plan. `flashcore_plan_options_init` sets the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_plan_options {
@@ -161,11 +161,11 @@ pub struct flashcore_plan_options {
     pub reserved: i32,
 }
 
-/// A problem bound to a kernel. Freed by `flashcore_plan_destroy`.
+/// A problem bound to a kernel. Free it with `flashcore_plan_destroy`.
 #[repr(C)]
 pub struct flashcore_plan {
     _private: [u8; 0],
-    // Neither Send nor Sync nor Unpin: only the library knows what is behind it.
+    // Neither Send nor Sync nor Unpin: only the library knows the contents.
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
@@ -209,7 +209,7 @@ pub struct flashcore_arguments {
 // -------------------------------------------------------------------------------------------------
 // Gradients
 
-/// What the backward pass of a problem reads and writes besides the problem's own tensors.
+/// The tensors that the backward pass reads and writes in addition to the problem's own.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_gradients {
@@ -243,7 +243,7 @@ pub struct flashcore_backward_arguments {
 // -------------------------------------------------------------------------------------------------
 // Serving
 
-/// Two results of the same queries over different keys.
+/// Partial results of the same queries over disjoint keys.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_merge_problem {
@@ -269,7 +269,7 @@ pub struct flashcore_merge_arguments {
     pub lse: *mut f32,
 }
 
-/// New keys and values, written behind those that a cache has.
+/// New keys and values to append to a cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_append_problem {
@@ -328,7 +328,7 @@ pub struct flashcore_append_arguments {
 // -------------------------------------------------------------------------------------------------
 // Quantisation
 
-/// An fp8 tensor and its scales, as attention takes them.
+/// An fp8 tensor and its scales, in the form that attention takes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_quantize_problem {
@@ -356,7 +356,7 @@ pub struct flashcore_quantize_arguments {
     pub seqlens: *const i32,
 }
 
-/// Whether one kernel computes a problem. A sentence that does not apply is "".
+/// The verdict of one kernel on a problem. A message that does not apply is "".
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_verdict {
@@ -386,7 +386,7 @@ pub type flashcore_verdict_function = Option<
 // -------------------------------------------------------------------------------------------------
 // Build
 
-/// Filled in by the library: as many bytes as `struct_size` says. The strings live for ever.
+/// Filled in by the library, up to `struct_size` bytes. The strings are never freed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct flashcore_build_info {

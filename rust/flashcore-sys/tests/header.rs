@@ -1,6 +1,6 @@
-//! The bindings against the C header, as GCC reads it: every struct, function, constant and macro of
-//! the header is bound, with the same types; nothing else is; and the compilers of both languages
-//! give every struct the same layout and every constant the same value.
+//! Compares the bindings with the C header as GCC reads it: every struct, function, constant and
+//! macro of the header is bound with the same types, and nothing else is. The C and the Rust
+//! compiler give every struct the same layout and every constant the same value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 const INCLUDE: &str = env!("FLASHCORE_SYS_INCLUDE");
 const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
 
-/// Declarations by name, in one notation for both languages. Pointers are not told apart by `const`.
+/// Declarations by name, in one notation for both languages. `const` pointers are not marked.
 #[derive(Debug, Default, PartialEq)]
 struct Declarations {
     constants: BTreeMap<String, i64>,
@@ -23,7 +23,7 @@ struct Declarations {
 }
 
 impl Declarations {
-    /// What the two do not share, a line each.
+    /// Returns the differences, one per line.
     fn differences(&self, bindings: &Declarations) -> Vec<String> {
         let mut found = Vec::new();
         compare("constant", &self.constants, &bindings.constants, &mut found);
@@ -76,7 +76,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// What a C source declares: GCC's list, which it writes in Go's notation, and its list of macros.
+/// Reads the declarations of a C source: GCC's list, in Go notation, and its list of macros.
 fn declarations_of_c(name: &str, source: &str) -> Declarations {
     let folder = scratch(name);
     let (file, list) = (folder.join("header.c"), folder.join("header.go"));
@@ -100,7 +100,7 @@ fn declarations_of_c(name: &str, source: &str) -> Declarations {
     for line in macros.lines() {
         let mut words = line.split_whitespace().skip(1);
         let name = words.next().unwrap_or("");
-        // The include guard, and a mark of exported functions.
+        // Skips the include guard, and the macro that marks exported functions.
         if !name.starts_with("FLASHCORE_")
             || ["FLASHCORE_FLASHCORE_H", "FLASHCORE_API"].contains(&name)
         {
@@ -139,7 +139,7 @@ fn read_go(line: &str, found: &mut Declarations) {
         } else if let Some(signature) = what.strip_prefix("func") {
             found.callbacks.insert(name.into(), signature_of_go(signature));
         } else {
-            // flashcore_status: GCC's list has what it stands for in its places.
+            // flashcore_status: GCC's list uses the type that it stands for.
             assert_eq!(line, "type _flashcore_status int32");
         }
     } else {
@@ -184,7 +184,7 @@ fn type_of_go(kind: &str) -> String {
 // -------------------------------------------------------------------------------------------------
 // The bindings
 
-/// Reads the bindings' source, which has declarations and nothing else.
+/// Reads the bindings' source, which contains only declarations.
 fn declarations_of_rust(source: &str) -> Declarations {
     let lines = source.lines().map(str::trim);
     let is_code = |line: &&str| !line.starts_with("//") && !line.starts_with("#[");
@@ -267,7 +267,7 @@ fn everything_is_bound() {
     assert!(differences.is_empty(), "src/lib.rs:\n{}", differences.join("\n"));
 }
 
-/// The test above notices whatever may be added to the header.
+/// The test above notices additions to the header.
 #[test]
 fn an_addition_is_noticed() {
     let additions = [
@@ -286,7 +286,7 @@ fn an_addition_is_noticed() {
     }
 }
 
-/// And whatever may be wrong in the bindings.
+/// The test above notices errors in the bindings.
 #[test]
 fn a_wrong_binding_is_noticed() {
     let source = fs::read_to_string(BINDINGS).expect("src/lib.rs");
@@ -329,7 +329,7 @@ fn layouts_and_values_are_those_of_c() {
         ));
         for (member, _) in members {
             in_c.push(format!("printf(\"{0}.{1} %zu\\n\", offsetof({0}, {1}));", name, member));
-            // addr_of! reads nothing, and stays inside of `one`.
+            // addr_of! does not read, and stays inside of `one`.
             in_rust.push(format!("let at = unsafe {{ addr_of!((*one.as_ptr()).{}) }};", member));
             in_rust.push(format!(
                 "println!(\"{}.{} {{}}\", at as usize - one.as_ptr() as usize);",

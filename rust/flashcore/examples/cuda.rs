@@ -1,10 +1,10 @@
-//! Attention on GPU 0 through raw pointers and a stream, compared with the CPU. Where there is no
-//! GPU that the library can use, it says so.
+//! Attention on GPU 0 through raw pointers and a stream, compared with the CPU. Prints a message if
+//! the library finds no usable GPU.
 //!
 //!     cargo run --example cuda
 //!
-//! The memory comes from a few functions of the CUDA driver, which is loaded when this runs, so that
-//! no crate and no toolkit are needed. A program would use a crate for that; README.md shows the
+//! The memory comes from a few functions of the CUDA driver, loaded at run time, so that no
+//! crate and no toolkit are needed. A real program would use a crate; README.md shows the
 //! same with `cudarc`.
 
 use flashcore::{
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         o: o.pointer(),
         ..DeviceArguments::default()
     };
-    // SAFETY: each pointer is to memory of GPU 0 with the elements of `SHAPE`, row-major, as the
-    // problem says; the workspace has the bytes that the plan wants. The stream is of GPU 0. All
+    // SAFETY: each pointer is to memory of GPU 0 with the elements of `SHAPE`, row-major, as in the
+    // problem; the workspace has the size that the plan needs. The stream belongs to GPU 0. All
     // buffers live until the stream is synchronised, and nothing else uses them before that.
     unsafe {
         plan.run_on_device(&arguments, workspace.pointer(), plan.workspace_bytes(), stream)?;
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The functions of libcuda.so.1 that are needed here. Errors are its numbers.
+/// The functions of libcuda.so.1 that this program needs. Errors are CUDA's numbers.
 mod driver {
     use std::ffi::CString;
     use std::os::raw::{c_char, c_int, c_uint, c_void};
@@ -80,7 +80,7 @@ mod driver {
 
     type Error = Box<dyn std::error::Error>;
 
-    /// A GPU with its primary context, which the CUDA runtime uses too.
+    /// A GPU with its primary context, which the CUDA runtime uses, too.
     pub struct Gpu {
         allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int,
         free: unsafe extern "C" fn(u64) -> c_int,
@@ -105,7 +105,7 @@ mod driver {
 
     impl Drop for Buffer {
         fn drop(&mut self) {
-            // SAFETY: the address is one of cuMemAlloc, or 0, which is an error that does nothing.
+            // SAFETY: the address is from cuMemAlloc, or 0, which only causes an error.
             unsafe { (self.free)(self.address) };
         }
     }
@@ -119,8 +119,8 @@ mod driver {
 
     impl Gpu {
         pub fn new(number: c_int) -> Result<Gpu, Error> {
-            // SAFETY: the names end in a zero; the functions have the signatures of cuda.h, and a
-            // pointer to one is no more than that; outputs are local variables.
+            // SAFETY: the names are zero-terminated; the functions have the signatures of cuda.h,
+            // and are plain function pointers; outputs are local variables.
             unsafe {
                 let library = dlopen(b"libcuda.so.1\0".as_ptr().cast(), RTLD_NOW);
                 if library.is_null() {
@@ -169,7 +169,7 @@ mod driver {
         }
 
         pub fn synchronise(&self, stream: *mut c_void) -> Result<(), Error> {
-            // SAFETY: the driver refuses what is not a stream, and keeps no pointer.
+            // SAFETY: the driver refuses invalid streams, and keeps no pointer.
             check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
         }
 
@@ -180,10 +180,10 @@ mod driver {
             Ok(Buffer { address, bytes, free: self.free })
         }
 
-        /// A buffer with these elements. The copy is done on return.
+        /// A buffer with a copy of these elements, complete on return.
         pub fn copy_of<T: Copy>(&self, data: &[T]) -> Result<Buffer, Error> {
             let buffer = self.buffer(std::mem::size_of_val(data))?;
-            // SAFETY: both sides have as many bytes.
+            // SAFETY: both sides have this number of bytes.
             let status =
                 unsafe { (self.copy_in)(buffer.address, data.as_ptr().cast(), buffer.bytes) };
             check("cuMemcpyHtoD", status)?;
@@ -192,7 +192,7 @@ mod driver {
 
         pub fn copy_back(&self, buffer: &Buffer, data: &mut [u16]) -> Result<(), Error> {
             let bytes = buffer.bytes.min(std::mem::size_of_val(data));
-            // SAFETY: both sides have as many bytes, and all bits are numbers.
+            // SAFETY: both sides have this number of bytes, and every bit pattern is a number.
             let status =
                 unsafe { (self.copy_out)(data.as_mut_ptr().cast(), buffer.address, bytes) };
             check("cuMemcpyDtoH", status)

@@ -1,4 +1,4 @@
-//! What each kernel says about a problem, on every device here.
+//! Prints each kernel's verdict on a problem, for every device of this machine.
 //!
 //!     cargo run --example explain
 

@@ -1,4 +1,4 @@
-//! A packed batch: prompts of different lengths one after the other, without padding; with the LSE.
+//! A packed batch: prompts of different lengths, stored without padding; with the LSE.
 //!
 //!     cargo run --example packed
 
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     plan.run(arguments, &mut Workspace::new())?;
 
     println!("{}: {}", plan.kernel(), plan.reason());
-    // Token n of a prompt that begins at token s averages the values s, s + 1, ..., n.
+    // Token n of a prompt that starts at token s averages the values s, s + 1, ..., n.
     for (token, row) in output.chunks(heads * head_dim).enumerate() {
         println!("token {}: o {}, lse {}", token, row[0], logs[token * heads]);
     }

@@ -1,5 +1,5 @@
-//! Decoding over a cache in pages: each step appends a row to every sequence, rotates it and the
-//! query by RoPE, and attends, in one call.
+//! Decoding over a paged cache: in one call, each step appends a row to every sequence, rotates it
+//! and the query by RoPE, and attends.
 //!
 //!     cargo run --release --example paged
 
@@ -13,11 +13,11 @@ fn main() -> flashcore::Result<()> {
         (vec![0f32; cache.iter().product()], vec![0f32; cache.iter().product()]);
     let (mut queries, mut result) =
         (vec![0f32; shape.iter().product()], vec![0f32; shape.iter().product()]);
-    let pages = [3i32, 0, 6, 1]; // two for each sequence, in any order
+    let pages = [3i32, 0, 6, 1]; // two per sequence, in any order
     let table = Tensor::new(&pages, &[2, 2])?;
     let mut lengths = [0i32, 0];
 
-    // One plan serves every step: it depends on what there is room for, not on lengths.
+    // One plan serves every step: it depends on capacities, not on lengths.
     let problem = {
         let q = Tensor::new(&queries, &shape)?;
         let (k, v) = (Tensor::new(&keys, &cache)?, Tensor::new(&values, &cache)?);
@@ -26,7 +26,7 @@ fn main() -> flashcore::Result<()> {
     let plan = Plan::new(&problem, &PlanOptions::new())?;
     let mut workspace = Workspace::new();
     for token in 0..20 {
-        let new = vec![token as f32; rows.iter().product()]; // of a model
+        let new = vec![token as f32; rows.iter().product()]; // would come from a model
         let input = vec![1f32; queries.len()];
         let after = lengths.map(|rows| rows + 1);
         let new = Tensor::new(&new, &rows)?;

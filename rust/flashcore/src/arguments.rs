@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::problem::{page_status_desc, Problem};
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
-/// What a pass reads besides its own tensors.
+/// The inputs of a pass in addition to its own tensors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inputs<'a> {
     pub(crate) q: Tensor<'a>,
@@ -67,8 +67,8 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Their pointers, without those of O and LSE. Each is to memory that is borrowed, of the type,
-    /// shape and strides that the problem has; and there is one for each tensor of the problem.
+    /// Returns the pointers of all inputs. Each is to borrowed memory with the type, shape and
+    /// strides of the problem, and every input of the problem has one. O and LSE are not included.
     pub(crate) fn pointers(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
         let mut c = DeviceArguments::default().to_c();
         c.q = input("q", Some(&p.q), Some(&self.q))?;
@@ -76,7 +76,7 @@ impl<'a> Inputs<'a> {
         c.v = input("v", Some(&p.v), Some(&self.v))?;
         c.bias = input("bias", p.bias.as_ref(), self.bias.as_ref())?;
         c.mask = input("mask", p.mask.as_ref(), self.mask.as_ref())?;
-        // The library takes no other types for these, so the plan of `p` has f32, i32 and i64 here.
+        // The library accepts only these types, so the plan of `p` has f32, i32 and i64 here.
         c.alibi_slopes =
             input("alibi_slopes", p.alibi_slopes.as_ref(), self.alibi_slopes.as_ref())?.cast();
         c.sinks = input("sinks", p.sinks.as_ref(), self.sinks.as_ref())?.cast();
@@ -109,7 +109,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Setters of the tensors that a problem may have besides Q, K, V, O and LSE.
+/// Setters for the tensors that a problem may have in addition to Q, K, V, O and LSE.
 macro_rules! setters_of_inputs {
     ($arguments:ident: $($name:ident,)*) => {
         $(
@@ -121,7 +121,7 @@ macro_rules! setters_of_inputs {
             }
         )*
 
-        /// Where the entries of a packed batch begin, see [`Problem::packed`].
+        /// The starts of the entries of a packed batch, see [`Problem::packed`].
         #[must_use]
         pub fn packed(
             mut self,
@@ -133,8 +133,8 @@ macro_rules! setters_of_inputs {
             self
         }
 
-        /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps),
-        /// where the problem has no [`Problem::dropout_state`].
+        /// The seed and offset of dropout, see [`dropout_keeps`](crate::dropout_keeps). Used if the
+        /// problem has no [`Problem::dropout_state`].
         #[must_use]
         pub fn dropout(mut self, seed: u64, offset: u64) -> $arguments<'a> {
             self.inputs.dropout = (seed, offset);
@@ -145,7 +145,7 @@ macro_rules! setters_of_inputs {
 
 pub(crate) use setters_of_inputs;
 
-/// Setters of the tensors that only problems over caches have.
+/// Setters for the tensors that only problems over caches have.
 macro_rules! setters_of_caches {
     ($arguments:ident) => {
         setters_of_caches! {
@@ -185,7 +185,7 @@ macro_rules! setters_of_caches {
 
 pub(crate) use setters_of_caches;
 
-/// The data of one run on the CPU: a view for each tensor of the problem.
+/// The data of one run on the CPU: a view of each tensor of the problem.
 #[derive(Debug)]
 pub struct Arguments<'a> {
     inputs: Inputs<'a>,
@@ -209,28 +209,28 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Where the data of [`Problem::lse`] go.
+    /// The output for [`Problem::lse`].
     #[must_use]
     pub fn lse(mut self, lse: TensorMut<'a>) -> Arguments<'a> {
         self.lse = Some(lse);
         self
     }
 
-    /// Where the data of [`Problem::amax_o`] go.
+    /// The output for [`Problem::amax_o`].
     #[must_use]
     pub fn amax_o(mut self, amax: TensorMut<'a>) -> Arguments<'a> {
         self.amax_o = Some(amax);
         self
     }
 
-    /// Where the data of [`Problem::amax_s`] go.
+    /// The output for [`Problem::amax_s`].
     #[must_use]
     pub fn amax_s(mut self, amax: TensorMut<'a>) -> Arguments<'a> {
         self.amax_s = Some(amax);
         self
     }
 
-    /// Becomes 1 when a number of a page was out of range, see [`Problem::page_status`].
+    /// Set to 1 when a page index was out of range, see [`Problem::page_status`].
     #[must_use]
     pub fn page_status(mut self, status: &'a mut i32) -> Arguments<'a> {
         self.page_status = Some(status);
@@ -255,7 +255,7 @@ impl<'a> Arguments<'a> {
         o_scale,
     }
 
-    /// As [`Inputs::pointers`], with those of O and LSE.
+    /// Same as [`Inputs::pointers`], including O and LSE.
     pub(crate) fn pointers(&mut self, p: &Problem) -> Result<sys::flashcore_arguments> {
         let mut c = self.inputs.pointers(p)?;
         c.o = output("o", Some(&p.o), Some(&mut self.o))?;
@@ -291,7 +291,7 @@ pub(crate) fn output(
     Ok(given.map_or(null_mut(), TensorMut::as_mut_ptr))
 }
 
-/// Whether a run's tensor is that of the problem.
+/// Returns an error unless a run's tensor is the problem's.
 fn fits(name: &str, wanted: Option<&TensorDesc>, given: Option<&TensorDesc>) -> Result<()> {
     let message = match (wanted, given) {
         (wanted, given) if wanted == given => return Ok(()),

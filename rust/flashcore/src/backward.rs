@@ -13,9 +13,9 @@ use crate::problem::Problem;
 use crate::tensor::{Tensor, TensorDesc, TensorMut, ABSENT};
 use crate::workspace::Workspace;
 
-/// What the backward pass of a problem reads and writes besides the problem's own tensors, of which
-/// it reads all, O and the LSE too: the problem must have an LSE. Shapes are those of the tensors
-/// that the gradients belong to.
+/// The tensors that the backward pass reads and writes in addition to the problem's own. It reads
+/// all of the problem's tensors, O and LSE included, so the problem must have an LSE. Each gradient
+/// has the shape of its tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gradients {
     d_o: TensorDesc,
@@ -29,8 +29,8 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// The gradient of O, which is read and has O's type, and those of Q, K and V, of the type of
-    /// these, or f32 (f64: the reference).
+    /// Takes the gradient of O, an input with O's type, and the gradients of Q, K and V, with the
+    /// types of these tensors, or f32 (f64: the reference).
     pub fn new(
         d_o: impl Into<TensorDesc>,
         dq: impl Into<TensorDesc>,
@@ -49,15 +49,15 @@ impl Gradients {
         }
     }
 
-    /// A gradient that flows into the LSE: read; f32 (or f64).
+    /// A gradient that flows into the LSE: an input; f32 (or f64).
     #[must_use]
     pub fn d_lse(mut self, d_lse: impl Into<TensorDesc>) -> Gradients {
         self.d_lse = Some(d_lse.into());
         self
     }
 
-    /// The bias's gradient: of its type, or f32 (f64: the reference). It has extent 1 where the bias
-    /// has, and is the sum over that dimension.
+    /// The bias's gradient: the bias's type, or f32 (f64: the reference). Where the bias has extent
+    /// 1, so has the gradient, and it is the sum over that dimension.
     #[must_use]
     pub fn d_bias(mut self, d_bias: impl Into<TensorDesc>) -> Gradients {
         self.d_bias = Some(d_bias.into());
@@ -81,7 +81,7 @@ impl Gradients {
     fn to_c(&self) -> Result<sys::flashcore_gradients> {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut c: sys::flashcore_gradients = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is that of the struct.
+        // SAFETY: the size is the struct's.
         check(unsafe {
             sys::flashcore_gradients_init(&mut c, size_of::<sys::flashcore_gradients>())
         })?;
@@ -98,8 +98,8 @@ impl Gradients {
     }
 }
 
-/// The data of one backward run on the CPU: what the forward pass read and wrote, the gradients that
-/// flow in, and where those go that are computed.
+/// The data of one backward run on the CPU: the forward pass's inputs and outputs, the incoming
+/// gradients, and the outputs.
 #[derive(Debug)]
 pub struct BackwardArguments<'a> {
     inputs: Inputs<'a>,
@@ -115,7 +115,7 @@ pub struct BackwardArguments<'a> {
     d_alibi_slopes: Option<TensorMut<'a>>,
 }
 
-/// Setters of the gradients.
+/// Setters for the gradients.
 macro_rules! setters_of_gradients {
     ($($name:ident: $tensor:ident $doc:literal,)*) => {$(
         #[doc = $doc]
@@ -128,7 +128,7 @@ macro_rules! setters_of_gradients {
 }
 
 impl<'a> BackwardArguments<'a> {
-    /// What the forward pass read, and what it wrote to O and the LSE.
+    /// Takes the forward pass's inputs, and its outputs O and LSE.
     pub fn new(
         q: Tensor<'a>,
         k: Tensor<'a>,
@@ -177,8 +177,8 @@ impl<'a> BackwardArguments<'a> {
         dropout_state,
     }
 
-    /// As [`Inputs::pointers`], with those of O and the LSE, which are only read: for
-    /// flashcore_backward_arguments::forward.
+    /// Same as [`Inputs::pointers`], including O and LSE, which are only
+    /// read: for flashcore_backward_arguments::forward.
     fn forward(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
         let mut c = self.inputs.pointers(p)?;
         c.o = input("o", Some(&p.o), Some(&self.o))? as *mut c_void;
@@ -186,7 +186,7 @@ impl<'a> BackwardArguments<'a> {
         Ok(c)
     }
 
-    /// Pointers as those of the forward pass, for the gradients.
+    /// Returns the pointers of the gradients, checked like the forward pass's.
     fn pointers(
         &mut self,
         g: &Gradients,
@@ -213,9 +213,9 @@ impl<'a> BackwardArguments<'a> {
 
 /// The data of one backward run as raw pointers, for [`BackwardPlan::run_on_device`].
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // the names are those of the tensors
+#[allow(missing_docs)] // the fields are named after the tensors
 pub struct DeviceBackwardArguments {
-    /// As the forward pass ran; O and the LSE are only read.
+    /// The arguments of the forward pass; O and LSE are only read.
     pub forward: DeviceArguments,
     pub d_o: *const c_void,
     pub dq: *mut c_void,
@@ -243,7 +243,7 @@ impl Default for DeviceBackwardArguments {
     }
 }
 
-/// A problem's backward pass, bound to a kernel; otherwise as a [`Plan`](crate::Plan).
+/// A problem's backward pass, bound to a kernel; otherwise the same as a [`Plan`](crate::Plan).
 #[derive(Debug)]
 pub struct BackwardPlan {
     handle: Handle,
@@ -260,7 +260,7 @@ impl BackwardPlan {
     ) -> Result<BackwardPlan> {
         let (c, wanted) = (problem.to_c()?, gradients.to_c()?);
         let handle = Handle::make(options, |options, plan| {
-            // SAFETY: the structs have the size that they say, and live during the call.
+            // SAFETY: the structs have the size that they state, and live during the call.
             unsafe { sys::flashcore_backward_plan_create(&c, &wanted, options, plan) }
         })?;
         Ok(BackwardPlan { handle, problem: problem.clone(), gradients: gradients.clone() })
@@ -268,8 +268,8 @@ impl BackwardPlan {
 
     plan_facts!();
 
-    /// Computes the gradients on the CPU, from what the forward pass wrote to O and the LSE. The
-    /// tensors are those of the problem and of the gradients. On an error nothing is written.
+    /// Computes the gradients on the CPU, from the forward pass's O and LSE. The tensors must match
+    /// the problem and the gradients. On an error nothing is written.
     ///
     /// ```
     /// use flashcore::{
@@ -311,19 +311,19 @@ impl BackwardPlan {
         let (memory, bytes) = self.handle.host_memory(workspace)?;
         let forward = arguments.forward(&self.problem)?;
         let c = arguments.pointers(&self.gradients, &forward)?;
-        // SAFETY: as in Plan::run, for the tensors of the problem, of which O and the LSE are only
-        // read, and for those of the gradients; `forward` lives during the call.
+        // SAFETY: same as in Plan::run, for the problem's tensors, where O and LSE are only read,
+        // and for the gradients; `forward` lives during the call.
         check(unsafe {
             sys::flashcore_plan_run_backward(self.handle.as_ptr(), &c, memory, bytes, null_mut())
         })
     }
 
-    /// Computes the gradients from raw pointers, on any device, as
-    /// [`Plan::run_on_device`](crate::Plan::run_on_device).
+    /// Computes the gradients from raw pointers, on any device,
+    /// like [`Plan::run_on_device`](crate::Plan::run_on_device).
     ///
     /// # Safety
-    /// What [`Plan::run_on_device`](crate::Plan::run_on_device) asks for, for the tensors of the
-    /// problem, of which O and the LSE are inputs here, and for those of the gradients.
+    /// The conditions of [`Plan::run_on_device`](crate::Plan::run_on_device), for the problem's
+    /// tensors, where O and LSE are inputs, and for the gradients.
     pub unsafe fn run_on_device(
         &self,
         arguments: &DeviceBackwardArguments,
@@ -352,7 +352,7 @@ impl BackwardPlan {
     }
 }
 
-/// [`explain`](crate::explain) for the backward pass.
+/// Same as [`explain`](crate::explain), for the backward pass.
 pub fn explain_backward(
     problem: &Problem,
     gradients: &Gradients,
@@ -364,8 +364,8 @@ pub fn explain_backward(
         options,
         |verdict| verdicts.push(verdict),
         |options, visit, user| {
-            // SAFETY: the structs have the size that they say and live during the call; each_verdict
-            // gives a function with what it wants, and the library calls it only during the call.
+            // SAFETY: the structs have the size that they state; each_verdict passes a matching
+            // pair; the library uses all of it only during the call.
             unsafe { sys::flashcore_visit_backward_verdicts(&c, &wanted, options, visit, user) }
         },
     )?;

@@ -13,7 +13,7 @@ use flashcore_sys as sys;
 /// let arguments = DeviceArguments { q, k, v, o, ..DeviceArguments::default() };
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // the names are those of the tensors
+#[allow(missing_docs)] // the fields are named after the tensors
 pub struct DeviceArguments {
     pub q: *const c_void,
     pub k: *const c_void,
@@ -88,7 +88,7 @@ impl DeviceArguments {
             dropout_seed: self.dropout_seed,
             dropout_offset: self.dropout_offset,
             dropout_state: self.dropout_state,
-            // No kernel of a GPU reads caches in pages, scales O or writes the largest values.
+            // These arguments have no caches in pages, no scale of O and no largest values.
             page_table: null(),
             kv_indptr: null(),
             kv_indices: null(),

@@ -4,21 +4,21 @@ use flashcore_sys as sys;
 
 use crate::error::{check, text, Result};
 
-/// Where a plan runs.
+/// The device that a plan runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
     /// The host.
     Cpu,
-    /// The GPU with this number of the CUDA runtime.
+    /// The GPU with this index in the CUDA runtime.
     Cuda(u32),
-    /// A simulated GPU, of a library built with the simulator.
+    /// A simulated GPU; needs a library built with the simulator.
     Sim(u32),
 }
 
 impl Device {
     pub(crate) fn to_c(self) -> (i32, i32) {
-        // A number that does not fit is one of no device, and the library says so.
+        // An index that does not fit belongs to no device, and the library reports that.
         let number = |index: u32| i32::try_from(index).unwrap_or(i32::MAX);
         match self {
             Device::Cpu => (sys::FLASHCORE_CPU, 0),
@@ -32,7 +32,7 @@ impl Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// What [`PlanOptions::device`](crate::PlanOptions::device) takes.
+    /// The value for [`PlanOptions::device`](crate::PlanOptions::device).
     pub device: Device,
     /// "AMD EPYC", "NVIDIA H200"
     pub name: String,
@@ -40,34 +40,34 @@ pub struct DeviceInfo {
     pub compute_capability: i32,
     /// CUDA: multiprocessors; CPU: hardware threads.
     pub multiprocessors: i32,
-    /// CUDA: bytes of shared memory that a block can have.
+    /// CUDA: bytes of shared memory per block.
     pub shared_memory_a_block: i64,
-    /// All of its memory.
+    /// All memory of the device.
     pub memory_bytes: i64,
 }
 
-/// Every device that a plan can be made for. The CPU is always there, and always first.
+/// Returns every device that plans can be made for. The CPU is always there, and always first.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let mut count = 0;
-    // SAFETY: `count` is a number that may be written.
+    // SAFETY: `count` is a writable number.
     check(unsafe { sys::flashcore_device_count(&mut count) })?;
     let mut found = Vec::new();
     for position in 0..count {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut info: sys::flashcore_device_info = unsafe { std::mem::zeroed() };
         info.struct_size = size_of::<sys::flashcore_device_info>();
-        // SAFETY: `info` is a struct of the size that it says.
+        // SAFETY: `info` is a struct of the size that it states.
         check(unsafe { sys::flashcore_device_get(position, &mut info) })?;
         let index = u32::try_from(info.index).unwrap_or(0);
         let device = match info.kind {
             sys::FLASHCORE_CPU => Device::Cpu,
             sys::FLASHCORE_CUDA => Device::Cuda(index),
             sys::FLASHCORE_SIM => Device::Sim(index),
-            _ => continue, // of a later library, and this crate has no way to ask for it
+            _ => continue, // a newer library's kind, which this crate cannot name
         };
         found.push(DeviceInfo {
             device,
-            // SAFETY: the library ends the name in a zero.
+            // SAFETY: the library zero-terminates the name.
             name: unsafe { text(info.name.as_ptr()) },
             compute_capability: info.compute_capability,
             multiprocessors: info.multiprocessors,
@@ -96,14 +96,14 @@ pub struct BuildInfo {
     pub cuda: bool,
 }
 
-/// How the library that is running was built.
+/// Returns how the running library was built.
 pub fn build_info() -> Result<BuildInfo> {
     // SAFETY: all members are numbers and pointers, for which zeros are values.
     let mut info: sys::flashcore_build_info = unsafe { std::mem::zeroed() };
     info.struct_size = size_of::<sys::flashcore_build_info>();
-    // SAFETY: `info` is a struct of the size that it says.
+    // SAFETY: `info` is a struct of the size that it states.
     check(unsafe { sys::flashcore_build_info_get(&mut info) })?;
-    // SAFETY: the strings live for ever, and end in a zero.
+    // SAFETY: the strings are zero-terminated and never freed.
     unsafe {
         Ok(BuildInfo {
             version: text(info.version),
@@ -116,20 +116,20 @@ pub fn build_info() -> Result<BuildInfo> {
     }
 }
 
-/// Forgets the tuning tables of `flashcore tune`: plans made from now on look for them again.
+/// Drops the loaded tuning tables of `flashcore tune`; later plans load them again.
 pub fn reload_tuning() {
-    // SAFETY: the function has no conditions.
+    // SAFETY: the function has no preconditions.
     unsafe { sys::flashcore_reload_tuning() }
 }
 
-/// The version of the library that is running, "0.1.0".
+/// Returns the version of the running library, such as "0.1.0".
 pub fn version() -> String {
-    // SAFETY: the string lives for ever, and ends in a zero.
+    // SAFETY: the string is zero-terminated and never freed.
     unsafe { text(sys::flashcore_version()) }
 }
 
-/// Whether dropout keeps the pair (query, key) of a batch entry and query head. The mask is a pure
-/// function of these arguments, the same on every device. Indices are below 2^31.
+/// Returns whether dropout keeps the pair (query, key) of a batch entry and query head. The mask is
+/// a pure function of the arguments, the same on every device. Indices are below 2^31.
 #[allow(clippy::too_many_arguments)]
 pub fn dropout_keeps(
     seed: u64,
@@ -140,11 +140,11 @@ pub fn dropout_keeps(
     query: usize,
     key: usize,
 ) -> Result<bool> {
-    // An index that does not fit is not below 2^31 either, and the library says so.
+    // An index that does not fit is not below 2^31, and the library reports that.
     let index = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
     let (batch, head, query, key) = (index(batch), index(head), index(query), index(key));
     let mut keeps = 0;
-    // SAFETY: `keeps` is a number that may be written.
+    // SAFETY: `keeps` is a writable number.
     check(unsafe {
         sys::flashcore_dropout_keeps(seed, offset, dropout_p, batch, head, query, key, &mut keeps)
     })?;

@@ -14,7 +14,7 @@ pub enum DType {
     Bf16,
     /// [`F8E4M3`](crate::F8E4M3): the "fn" variant: no infinity, largest value 448.
     F8E4M3,
-    /// [`F8E5M2`](crate::F8E5M2): like IEEE's, with infinity, largest finite value 57344.
+    /// [`F8E5M2`](crate::F8E5M2): IEEE-like, with infinity, largest finite value 57344.
     F8E5M2,
     /// `bool`: one byte.
     Boolean,
@@ -22,7 +22,7 @@ pub enum DType {
     I32,
     /// `f64`: only for O, LSE and gradients, and only the reference computes it.
     F64,
-    /// `i64`: only for the state of dropout.
+    /// `i64`: only for dropout's state.
     I64,
 }
 
@@ -52,7 +52,7 @@ impl DType {
     }
 }
 
-/// As the library's sentences have it: "f32", "f8e4m3".
+/// The name in the library's messages: "f32", "f8e4m3".
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -69,13 +69,13 @@ impl fmt::Display for DType {
     }
 }
 
-/// A type that a tensor's elements can have.
+/// A type of tensor elements.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The type, as a value.
     const DTYPE: DType;
 }
 
-/// An [`Element`] that the library can write: all its bit patterns are values.
+/// An [`Element`] that the library can write: every bit pattern is a valid value.
 pub trait OutputElement: Element {}
 
 mod sealed {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn names_and_sizes_are_the_librarys() {
         for dtype in ALL {
-            // SAFETY: any number may be asked for; the strings end in a zero and live for ever.
+            // SAFETY: any number may be passed; the strings are zero-terminated and never freed.
             let (name, size) = unsafe {
                 (
                     text(sys::flashcore_dtype_name(dtype.to_c())),

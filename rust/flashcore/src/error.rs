@@ -4,15 +4,15 @@ use std::os::raw::c_char;
 
 use flashcore_sys as sys;
 
-/// What kind of error it is; the sentence of the [`Error`] says the rest.
+/// The kind of an error; the message of the [`Error`] has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Malformed: the sentence names the argument, its value and what is wanted.
+    /// Malformed: the message names argument, value and what is wanted.
     InvalidArgument,
     /// Well-formed, but no kernel of the device computes it, or the device is not there.
     Unsupported,
-    /// The host has no memory left for the call.
+    /// The host is out of memory.
     OutOfMemory,
     /// The GPU or its driver reported an error.
     Device,
@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// A kind and one sentence.
+/// A kind and one message.
 ///
 /// ```
 /// use flashcore::{ErrorKind, Tensor};
@@ -38,7 +38,7 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What kind of error it is.
+    /// Returns the kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The error of the calling thread's last call of the library, which returned `status`.
+/// Returns the error of the calling thread's last library call, which returned `status`.
 pub(crate) fn check(status: sys::flashcore_status) -> Result<()> {
     let kind = match status {
         sys::FLASHCORE_OK => return Ok(()),
@@ -70,7 +70,7 @@ pub(crate) fn check(status: sys::flashcore_status) -> Result<()> {
         sys::FLASHCORE_DEVICE_ERROR => ErrorKind::Device,
         _ => ErrorKind::Internal,
     };
-    // SAFETY: the sentence is never null and stays as it is until this thread's next call.
+    // SAFETY: the message is never null and stays unchanged until this thread's next call.
     let message = unsafe { text(sys::flashcore_last_error()) };
     Err(Error::new(kind, message))
 }
@@ -78,7 +78,7 @@ pub(crate) fn check(status: sys::flashcore_status) -> Result<()> {
 /// A copy of a C string; "" for null.
 ///
 /// # Safety
-/// `string` is null, or ends in a zero and stays as it is during the call.
+/// `string` is null, or zero-terminated and unchanged during the call.
 pub(crate) unsafe fn text(string: *const c_char) -> String {
     if string.is_null() {
         return String::new();

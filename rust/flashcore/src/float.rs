@@ -1,12 +1,12 @@
-//! The floating-point formats that Rust does not have, as bits, with conversions from and to `f32`.
+//! Floating-point formats that Rust lacks, as bits, with conversions from and to `f32`.
 
 /// A binary format of at most 16 bits.
 struct Format {
     exponent_bits: u32,
     mantissa_bits: u32,
-    /// Without, exponents of ones are numbers, and only bits that are all ones are NaN.
+    /// False: all-ones exponents are numbers, and only all-ones bits are NaN.
     has_infinity: bool,
-    /// What does not fit becomes the largest value, rather than infinity.
+    /// Values past the largest become the largest, not infinity.
     saturates: bool,
 }
 
@@ -24,7 +24,7 @@ impl Format {
         (1 << (self.exponent_bits - 1)) - 1
     }
 
-    /// Exact: all values of these formats are values of `f32`.
+    /// Exact: `f32` represents all values of these formats.
     fn decode(&self, bits: u16) -> f32 {
         let bits = u32::from(bits);
         let (ones, top) = ((1 << self.mantissa_bits) - 1, (1 << self.exponent_bits) - 1);
@@ -47,7 +47,7 @@ impl Format {
         }
     }
 
-    /// The nearest value, ties to even.
+    /// Rounds to nearest even.
     fn encode(&self, value: f32) -> u16 {
         let sign = (value.to_bits() >> 31) << (self.exponent_bits + self.mantissa_bits);
         let (ones, top) = ((1 << self.mantissa_bits) - 1, (1 << self.exponent_bits) - 1);
@@ -66,15 +66,15 @@ impl Format {
         (sign | magnitude) as u16
     }
 
-    /// The bits of the magnitude of a finite value, as if there were no largest one. Bits of a sign
-    /// count up through all exponents, so a carry of the mantissa needs no care.
+    /// The bits of a finite value's magnitude, rounded, with no limit. Bit patterns count up
+    /// through all exponents, so a carry out of the mantissa is correct.
     fn round(&self, value: f32) -> u32 {
         let bits = value.to_bits() & 0x7fff_ffff;
         let exponent = (bits >> 23).max(1) as i32 - 127;
         let implicit = if bits >> 23 == 0 { 0 } else { 1 << 23 };
         let mantissa = u64::from((bits & 0x7f_ffff) | implicit);
         let kept = exponent.max(1 - self.bias());
-        // The mantissa has 24 bits, so a shift by 26 leaves nothing and rounds to nothing.
+        // The mantissa has 24 bits, so a shift by 26 leaves 0 and rounds to 0.
         let shift = (23 - self.mantissa_bits + (kept - exponent) as u32).min(26);
         let (quotient, rest, half) =
             (mantissa >> shift, mantissa & ((1 << shift) - 1), 1u64 << (shift - 1));
@@ -91,7 +91,7 @@ macro_rules! floats {
         pub struct $name(pub $bits);
 
         impl $name {
-            /// The nearest value, ties to even.
+            /// Rounds to nearest even.
             pub fn from_f32(value: f32) -> $name {
                 $name($format.encode(value) as $bits)
             }
@@ -101,15 +101,15 @@ macro_rules! floats {
                 $format.decode(self.0.into())
             }
 
-            /// The same memory, without a copy.
+            /// Reinterprets the same memory, without a copy.
             pub fn from_bits_slice(bits: &[$bits]) -> &[$name] {
-                // SAFETY: the type is transparent over its bits, and all of them are values.
+                // SAFETY: the type is transparent over its bits, and every bit pattern is a value.
                 unsafe { std::slice::from_raw_parts(bits.as_ptr().cast(), bits.len()) }
             }
 
-            /// The same memory, without a copy.
+            /// Reinterprets the same memory, without a copy.
             pub fn from_bits_slice_mut(bits: &mut [$bits]) -> &mut [$name] {
-                // SAFETY: as above, and the borrow is as exclusive as it was.
+                // SAFETY: same as above, and the borrow stays exclusive.
                 unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast(), bits.len()) }
             }
         }
@@ -124,19 +124,19 @@ macro_rules! floats {
 
 floats! {
     /// An IEEE half-precision number, as its bits. Values past the largest become infinite.
-    /// Equality is that of the bits.
+    /// Equality compares bits.
     F16(u16) as F16_FORMAT;
 
-    /// A bfloat16 number, as its bits. Values past the largest become infinite. Equality is that of
-    /// the bits.
+    /// A bfloat16 number, as its bits. Values past the largest become infinite.
+    /// Equality compares bits.
     Bf16(u16) as BF16_FORMAT;
 
-    /// An fp8 number of the "e4m3fn" format, as its bits: no infinity, largest value 448, at which
-    /// larger ones saturate. Equality is that of the bits.
+    /// An fp8 number of the "e4m3fn" format, as its bits: no infinity. Values past the largest,
+    /// 448, saturate. Equality compares bits.
     F8E4M3(u8) as F8E4M3_FORMAT;
 
-    /// An fp8 number of the "e5m2" format, as its bits: largest finite value 57344, at which larger
-    /// ones saturate. Equality is that of the bits.
+    /// An fp8 number of the "e5m2" format, as its bits. Values past the largest finite one, 57344,
+    /// saturate. Equality compares bits.
     F8E5M2(u8) as F8E5M2_FORMAT;
 }
 
@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(F16::from_f32(-1e-30), F16(0x8000));
     }
 
-    /// Every value comes back, and between two neighbours the nearer one is chosen, the even one
-    /// from the middle.
+    /// Every value survives a round trip. A value between two neighbours becomes the nearer one,
+    /// and the midpoint the even one.
     fn check_all(format: &Format) {
         let top = ((1u32 << format.exponent_bits) - 1) << format.mantissa_bits;
         let ones = (1 << format.mantissa_bits) - 1;

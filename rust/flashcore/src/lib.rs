@@ -1,7 +1,7 @@
 //! Fused attention, `softmax(Q K^T) V`, on CPUs and GPUs: one operator with one meaning.
 //!
-//! Describe a [`Problem`] once (shapes, strides, types, options), make a [`Plan`] of it, and run that
-//! as often as you like, from any number of threads:
+//! Describe a [`Problem`] once (shapes, strides, types, options), make a [`Plan`] of it, and run
+//! the plan any number of times, from any number of threads:
 //!
 //! ```
 //! use flashcore::{Arguments, Plan, PlanOptions, Problem, Tensor, TensorMut, Workspace};
@@ -26,9 +26,9 @@
 //! }
 //! ```
 //!
-//! Nothing here panics on bad input: what is malformed is an [`Error`], whose sentence names the
-//! argument, its value and what is wanted. `docs/semantics.md` of the repository says exactly what is
-//! computed.
+//! Nothing here panics on bad input: malformed input gives an [`Error`], whose message names the
+//! argument, its value and what is wanted. `docs/semantics.md` of the repository defines exactly
+//! what is computed.
 //!
 //! A [`Tensor`] of 16 or 8 bits has elements of [`F16`], [`Bf16`], [`F8E4M3`] or [`F8E5M2`], which
 //! are newtypes over the bits. On a GPU, [`Plan::run_on_device`] takes raw pointers and a stream.

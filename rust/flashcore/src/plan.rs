@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::serving::Step;
 use crate::workspace::Workspace;
 
-/// How a plan is made.
+/// The options of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
     device: Device,
@@ -39,12 +39,12 @@ impl Default for PlanOptions {
 }
 
 impl PlanOptions {
-    /// On the CPU, with the best kernel and all hardware threads.
+    /// The defaults: the CPU, the best kernel and all hardware threads.
     pub fn new() -> PlanOptions {
         PlanOptions::default()
     }
 
-    /// Where the plan runs. Default: the CPU.
+    /// The device that the plan runs on. Default: the CPU.
     #[must_use]
     pub fn device(mut self, device: Device) -> PlanOptions {
         self.device = device;
@@ -55,29 +55,29 @@ impl PlanOptions {
         self.device
     }
 
-    /// A kernel by its name. "", the default: that of the environment variable `FLASHCORE_KERNEL`, or
-    /// the best that computes the problem.
+    /// The name of a kernel. "", the default: the kernel in the environment variable
+    /// `FLASHCORE_KERNEL`, or the best that computes the problem.
     #[must_use]
     pub fn kernel(mut self, name: &str) -> PlanOptions {
         self.kernel = name.into();
         self
     }
 
-    /// On the CPU: how many threads compute; 0, the default, for all hardware threads.
+    /// CPU: number of threads; 0, the default, for all hardware threads.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> PlanOptions {
         self.threads = threads;
         self
     }
 
-    /// The bits of a row do not depend on what else is in the batch.
+    /// A row's bits do not depend on the rest of the batch.
     #[must_use]
     pub fn batch_invariant(mut self, yes: bool) -> PlanOptions {
         self.batch_invariant = yes;
         self
     }
 
-    /// On CUDA: a run may start before earlier work in its stream has ended; it waits for that work
+    /// CUDA: a run may start before earlier work in its stream has ended; it waits for that work
     /// before it touches memory.
     #[must_use]
     pub fn early_start(mut self, yes: bool) -> PlanOptions {
@@ -85,15 +85,15 @@ impl PlanOptions {
         self
     }
 
-    /// Of a backward pass: the same bits in every run; the default. Without, it may be faster: sums
-    /// may be added in any order.
+    /// Backward: true, the default, gives the same bits in every run; false allows sums in any
+    /// order, which may be faster.
     #[must_use]
     pub fn deterministic(mut self, yes: bool) -> PlanOptions {
         self.deterministic = yes;
         self
     }
 
-    /// Calls `body` with these options as C has them.
+    /// Calls `body` with the C struct of these options.
     pub(crate) fn with_c<R>(
         &self,
         body: impl FnOnce(&sys::flashcore_plan_options) -> Result<R>,
@@ -103,7 +103,7 @@ impl PlanOptions {
         })?;
         // SAFETY: all members are numbers and pointers, for which zeros are values.
         let mut c: sys::flashcore_plan_options = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is that of the struct.
+        // SAFETY: the size is the struct's.
         check(unsafe {
             sys::flashcore_plan_options_init(&mut c, size_of::<sys::flashcore_plan_options>())
         })?;
@@ -119,7 +119,7 @@ impl PlanOptions {
     }
 }
 
-/// A plan of the library.
+/// Owns a plan of the library.
 #[derive(Debug)]
 pub(crate) struct Handle {
     plan: NonNull<sys::flashcore_plan>,
@@ -128,22 +128,22 @@ pub(crate) struct Handle {
     pub(crate) reason: String,
 }
 
-// SAFETY: the library says that any thread may call every function, and that one plan may run on
-// several threads at once, each with its own outputs and workspace: a run borrows these mutably. The
-// pointer is not shared outside of this value, whose other members are plain data.
+// SAFETY: the library guarantees that any thread may call every function, and that one plan may run
+// on several threads at once, each with its own outputs and workspace: a run borrows these mutably.
+// The pointer is not shared outside of this value, whose other members are plain data.
 unsafe impl Send for Handle {}
-// SAFETY: as above; a plan does not change between its creation and its destruction.
+// SAFETY: same as above; a plan is immutable between creation and destruction.
 unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: it is a plan, see `make`, and nobody uses it after this.
+        // SAFETY: it is a plan, see `make`, and nothing uses it after this.
         unsafe { sys::flashcore_plan_destroy(self.plan.as_ptr()) }
     }
 }
 
 impl Handle {
-    /// `create` calls a function of the library that makes a plan, with these options.
+    /// `create` calls the library function that makes a plan, with these options.
     pub(crate) fn make(
         options: &PlanOptions,
         create: impl FnOnce(
@@ -154,7 +154,7 @@ impl Handle {
         let mut plan = null_mut();
         options.with_c(|options| check(create(options, &mut plan)))?;
         let plan = NonNull::new(plan).expect("a plan without an error");
-        // SAFETY: it is a plan, and its strings live as long as that.
+        // SAFETY: it is a plan, and its strings live as long as it does.
         let (kernel, reason) = unsafe {
             (
                 text(sys::flashcore_plan_kernel(plan.as_ptr())),
@@ -164,7 +164,7 @@ impl Handle {
         Ok(Handle { plan, device: options.device, kernel, reason })
     }
 
-    /// For calls of the library, as long as the handle lives.
+    /// The pointer for calls of the library; valid as long as the handle lives.
     pub(crate) fn as_ptr(&self) -> *const sys::flashcore_plan {
         self.plan.as_ptr()
     }
@@ -174,7 +174,7 @@ impl Handle {
         unsafe { sys::flashcore_plan_workspace_bytes(self.as_ptr()) }
     }
 
-    /// What a run on the CPU gets of the workspace. Fails for a plan of another device.
+    /// Returns a CPU run's part of the workspace. Fails for a plan of another device.
     pub(crate) fn host_memory(&self, workspace: &mut Workspace) -> Result<(*mut c_void, usize)> {
         if self.device != Device::Cpu {
             return Err(Error::invalid(format!(
@@ -188,7 +188,7 @@ impl Handle {
     }
 }
 
-/// What plans of both passes tell.
+/// Getters that plans of both passes share.
 macro_rules! plan_facts {
     () => {
         /// The kernel's name in the table of kernels.
@@ -201,12 +201,12 @@ macro_rules! plan_facts {
             &self.handle.reason
         }
 
-        /// What it computes.
+        /// The problem that it computes.
         pub fn problem(&self) -> &Problem {
             &self.problem
         }
 
-        /// Where it runs.
+        /// The device that it runs on.
         pub fn device(&self) -> Device {
             self.handle.device
         }
@@ -220,8 +220,8 @@ macro_rules! plan_facts {
 
 pub(crate) use plan_facts;
 
-/// A problem bound to a kernel. It is made once, and runs as often as one likes, from any number of
-/// threads at the same time.
+/// A problem bound to a kernel. Made once, it can run any number of times, on any number of
+/// threads at once.
 #[derive(Debug)]
 pub struct Plan {
     handle: Handle,
@@ -233,7 +233,7 @@ impl Plan {
     pub fn new(problem: &Problem, options: &PlanOptions) -> Result<Plan> {
         let c = problem.to_c()?;
         let handle = Handle::make(options, |options, plan| {
-            // SAFETY: both structs have the size that they say, and live during the call.
+            // SAFETY: both structs have the size that they state, and live during the call.
             unsafe { sys::flashcore_plan_create(&c, options, plan) }
         })?;
         Ok(Plan { handle, problem: problem.clone() })
@@ -243,8 +243,8 @@ impl Plan {
 
     /// Computes O (and LSE) on the CPU.
     ///
-    /// The tensors are those of the problem, with the same types, shapes and strides. On an error
-    /// nothing is written. The workspace grows if it is too small.
+    /// The tensors must have the types, shapes and strides of the problem. On an error nothing is
+    /// written. The workspace grows if it is too small.
     ///
     /// ```
     /// use flashcore::{Arguments, Plan, PlanOptions, Problem, Tensor, TensorMut, Workspace};
@@ -259,7 +259,7 @@ impl Plan {
     /// # }
     /// ```
     ///
-    /// An output stays borrowed until the run is done, so it cannot be an input too:
+    /// An output stays borrowed until the run is done, so it cannot be an input at the same time:
     ///
     /// ```compile_fail,E0502
     /// # use flashcore::{Arguments, Plan, Tensor, TensorMut, Workspace};
@@ -273,17 +273,17 @@ impl Plan {
         let (memory, bytes) = self.handle.host_memory(workspace)?;
         let c = arguments.pointers(&self.problem)?;
         // SAFETY: `c` has a pointer for each tensor of the problem, and `pointers` has checked that
-        // the memory behind it is borrowed with the type, shape and strides that the plan has,
-        // outputs mutably; the library itself checks the lengths that lie in such memory. The
-        // workspace has the bytes and the alignment that are wanted, and is borrowed mutably. On the
-        // CPU nothing of this is used after the call.
+        // the memory behind it is borrowed with the plan's type, shape and strides, outputs
+        // mutably; the library itself checks the lengths that are stored in such memory. The
+        // workspace has the required size and alignment, and is borrowed mutably. A CPU run keeps
+        // no pointer after the call.
         check(unsafe {
             sys::flashcore_plan_run(self.handle.as_ptr(), &c, memory, bytes, null_mut())
         })
     }
 
-    /// Appends to a cache, and computes O (and LSE) over it, in one call on the CPU: see [`Step`]. On
-    /// an error nothing is written. `options` are those of [`Append::run`](crate::Append::run).
+    /// Appends to a cache, and computes O (and LSE) over it, in one call on the CPU: see [`Step`].
+    /// On an error nothing is written. `options` are as in [`Append::run`](crate::Append::run).
     pub fn run_step(
         &self,
         mut step: Step<'_>,
@@ -293,9 +293,9 @@ impl Plan {
         let (memory, bytes) = self.handle.host_memory(workspace)?;
         let (problem, rows, c) = step.pointers(&self.problem)?;
         options.with_c(|options| {
-            // SAFETY: as in `run` and in `Append::run`; the cache is borrowed mutably, and the
+            // SAFETY: same as in `run` and in `Append::run`; the cache is borrowed mutably, and the
             // library reads it as the plan's K and V after it has written it. Queries that append
-            // rotates are borrowed mutably by it in the same way.
+            // rotates are mutably borrowed by it, too.
             check(unsafe {
                 sys::flashcore_append_and_attend(
                     &problem,
@@ -315,25 +315,25 @@ impl Plan {
     /// and returns. The call allocates nothing and does not synchronise, so it can be captured in a
     /// CUDA graph. On an error nothing is launched and nothing is written.
     ///
-    /// `stream` is a `cudaStream_t` (or a `CUstream`), or null for the default stream. The current
-    /// GPU of the thread stays the same, unless it has no context yet: then it is given none, and the
-    /// plan's GPU becomes the current one. The crate's README has an example with `cudarc`.
+    /// `stream` is a `cudaStream_t` (or a `CUstream`), or null for the default stream. The thread's
+    /// current GPU stays the same, unless that GPU has no context yet: then the call creates none,
+    /// and the plan's GPU becomes the current one. The crate's README has an example with `cudarc`.
     ///
     /// # Safety
     /// - For each tensor of the problem, its pointer is to element `[0, 0, ...]` of memory on the
     ///   plan's device that holds the tensor with the type, shape and strides of the problem. On the
     ///   CPU that is host memory.
     /// - `workspace` is memory on that device, aligned to 256 bytes, of `workspace_bytes` bytes; it
-    ///   may be null where [`Plan::workspace_bytes`] is 0.
+    ///   may be null if [`Plan::workspace_bytes`] is 0.
     /// - `stream` is null or a stream of the plan's GPU.
-    /// - Until the work is done, as by synchronising the stream, all this memory stays allocated;
-    ///   outputs and workspace are neither read nor written by anyone else, inputs not written. A
-    ///   launch that is captured in a graph asks for this at each of the graph's launches. The plan
-    ///   itself may be dropped.
+    /// - Until the work is done, as after synchronising the stream, all this memory stays
+    ///   allocated; nothing else reads or writes outputs and workspace, or writes inputs. For a
+    ///   launch that is captured in a graph, this holds at each launch of the graph. The plan
+    ///   itself may be dropped before.
     /// - No element of an output shares memory with an element of another tensor.
-    /// - On a GPU the library cannot read lengths before the launch, so they make sense: `cu_seqlens`
-    ///   rise from 0 to the total in steps of at most [`Problem::max_seqlens`], and `seqlens` are from
-    ///   0 to Sq or Skv.
+    /// - On a GPU the library cannot read lengths before the launch, so they must be valid:
+    ///   `cu_seqlens` rises from 0 to the total in steps of at most [`Problem::max_seqlens`], and
+    ///   `seqlens` are from 0 to Sq or Skv.
     pub unsafe fn run_on_device(
         &self,
         arguments: &DeviceArguments,
@@ -342,32 +342,32 @@ impl Plan {
         stream: *mut c_void,
     ) -> Result<()> {
         let c = arguments.to_c();
-        // SAFETY: the caller's promise; `c` lives during the call, and the library keeps a copy.
+        // SAFETY: the caller's promise; `c` lives during the call, and the library copies it.
         check(unsafe {
             sys::flashcore_plan_run(self.handle.as_ptr(), &c, workspace, workspace_bytes, stream)
         })
     }
 }
 
-/// Whether one kernel computes a problem.
+/// The verdict of one kernel on a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verdict {
     /// The kernel's name in the table of kernels.
     pub kernel: String,
-    /// A sentence why it cannot compute the problem.
+    /// Why it cannot compute the problem.
     pub refusal: Option<String>,
-    /// A sentence why it leaves a problem that it could compute to another kernel, unless it is asked
+    /// Why it leaves a problem that it could compute to another kernel, unless it is asked
     /// for by name.
     pub declines: Option<String>,
-    /// What a caller should know about the kernel here.
+    /// Remarks for callers about the kernel.
     pub note: Option<String>,
-    /// False: it runs only when asked for by name.
+    /// False: runs only when asked for by name.
     pub automatic: bool,
 }
 
-/// The verdict of every kernel of the device, best first. A plan gets the first automatic one that
-/// neither refuses nor declines, or else the first that only declines.
+/// Returns the verdict of every kernel of the device, best first. A plan gets the first automatic
+/// one that neither refuses nor declines, otherwise the first that only declines.
 pub fn explain(problem: &Problem, options: &PlanOptions) -> Result<Vec<Verdict>> {
     let c = problem.to_c()?;
     let mut verdicts = Vec::new();
@@ -375,15 +375,15 @@ pub fn explain(problem: &Problem, options: &PlanOptions) -> Result<Vec<Verdict>>
         options,
         |verdict| verdicts.push(verdict),
         |options, visit, user| {
-            // SAFETY: both structs have the size that they say and live during the call; each_verdict
-            // gives a function with what it wants, and the library calls it only during the call.
+            // SAFETY: both structs have the size that they state; each_verdict passes a matching
+            // pair; the library uses all of it only during the call.
             unsafe { sys::flashcore_visit_verdicts(&c, options, visit, user) }
         },
     )?;
     Ok(verdicts)
 }
 
-/// `call` passes the function and the pointer to a function of the library that visits verdicts.
+/// `call` passes the function and the pointer to a library function that visits verdicts.
 pub(crate) fn each_verdict<F: FnMut(Verdict)>(
     options: &PlanOptions,
     visit: F,
@@ -407,11 +407,11 @@ struct Visitor<F> {
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
-/// A panic of the closure stops here, since it must not pass through C++, and goes on when the
-/// library has returned. Verdicts after it are not visited.
+/// Catches a panic of the closure, since it must not pass through C++; it resumes when the library
+/// has returned. Later verdicts are not visited.
 ///
 /// # Safety
-/// `user` is a `Visitor<F>` that nobody else uses, and `verdict` is one of the library's.
+/// `user` is a `Visitor<F>` that nothing else uses, and `verdict` comes from the library.
 unsafe extern "C" fn visit_one<F: FnMut(Verdict)>(
     user: *mut c_void,
     verdict: *const sys::flashcore_verdict,
@@ -423,7 +423,7 @@ unsafe extern "C" fn visit_one<F: FnMut(Verdict)>(
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let sentence = |string| {
-            // SAFETY: the strings of a verdict end in a zero and live during the call.
+            // SAFETY: the strings of a verdict are zero-terminated and live during the call.
             let text = unsafe { text(string) };
             if text.is_empty() {
                 None
@@ -462,7 +462,7 @@ mod tests {
                 panic!("of the closure")
             };
             each_verdict(&PlanOptions::new(), visit, |options, visit, user| {
-                // SAFETY: as in `explain`.
+                // SAFETY: same as in `explain`.
                 unsafe { sys::flashcore_visit_verdicts(&c, options, visit, user) }
             })
         }));
@@ -471,14 +471,14 @@ mod tests {
         assert!(explain(&problem(), &PlanOptions::new()).unwrap().len() > 1); // it still works
     }
 
-    /// Host memory never goes to a GPU.
+    /// Host memory is never passed to a GPU.
     #[test]
     fn safe_runs_are_on_the_cpu() {
         let (data, mut result) = ([1.0f32; 2 * 16 * 32], [0.0f32; 2 * 16 * 32]);
         let q = crate::Tensor::new(&data, &[1, 2, 16, 32]).unwrap();
         let o = crate::TensorMut::new(&mut result, &[1, 2, 16, 32]).unwrap();
         let mut plan = Plan::new(&problem(), &PlanOptions::new()).unwrap();
-        plan.handle.device = Device::Cuda(0); // as if it were one
+        plan.handle.device = Device::Cuda(0); // as if it were a GPU's
         let error = plan.run(Arguments::new(q, q, q, o), &mut Workspace::new()).unwrap_err();
         let message = "device: is Cuda(0), wanted Cpu; run_on_device is for memory of a GPU";
         assert_eq!(error.to_string(), message);
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn null_handles_are_not_plans() {
-        // SAFETY: the library says that null is allowed.
+        // SAFETY: the library allows null.
         assert_eq!(unsafe { sys::flashcore_plan_workspace_bytes(std::ptr::null()) }, 0);
     }
 }

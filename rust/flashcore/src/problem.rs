@@ -5,14 +5,14 @@ use flashcore_sys as sys;
 use crate::error::{check, Error, Result};
 use crate::tensor::{TensorDesc, ABSENT};
 
-/// Where the diagonal lies: query i is aligned with key i + offset.
+/// The position of the diagonal: query i is aligned with key i + offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Alignment {
     /// Offset 0.
     TopLeft,
-    /// The number of keys less the number of queries, of each batch entry: the last query sees the
-    /// last key. The default.
+    /// Each batch entry's number of keys minus its number of queries: the last query sees the last
+    /// key. The default.
     BottomRight,
     /// This offset. [`Problem::causal_offsets`] gives each batch entry its own.
     Given(i64),
@@ -20,12 +20,12 @@ pub enum Alignment {
 
 /// A problem without its data: shapes, strides, types and options.
 ///
-/// B is the batch, Hq and Hkv are the query and the key/value heads (Hq a multiple of Hkv), Sq and
-/// Skv the numbers of queries and keys, Dqk and Dv the head dimensions. "x|1" is an extent of x, or
-/// of 1, which is then broadcast. Whether a problem makes sense is for [`Plan::new`](crate::Plan::new)
-/// to say.
+/// B is the batch, Hq and Hkv are the query and the key/value heads (Hq a multiple of Hkv), Sq
+/// and Skv the numbers of queries and keys, Dqk and Dv the head dimensions. "x|1" is an extent
+/// of x, or of 1, which is then broadcast. [`Plan::new`](crate::Plan::new) checks whether a
+/// problem makes sense.
 ///
-/// Tensors are given as [`TensorDesc`], or as the views that a run will have.
+/// Tensors are given as [`TensorDesc`], or as the views that a run will use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     pub(crate) q: TensorDesc,
@@ -116,8 +116,8 @@ impl Problem {
         }
     }
 
-    /// Computes the log of each row's denominator too: `[B, Hq, Sq]`, or packed `[total_q, Hq]`; f32,
-    /// or f64.
+    /// Also computes the log of each row's denominator: `[B, Hq, Sq]`, or packed `[total_q, Hq]`;
+    /// f32, or f64.
     #[must_use]
     pub fn lse(mut self, lse: impl Into<TensorDesc>) -> Problem {
         self.lse = Some(lse.into());
@@ -145,66 +145,66 @@ impl Problem {
         self
     }
 
-    /// A logit of each head that joins the denominator: `[Hq]` of f32.
+    /// One extra logit per head in the softmax denominator: `[Hq]` of f32.
     #[must_use]
     pub fn sinks(mut self, sinks: impl Into<TensorDesc>) -> Problem {
         self.sinks = Some(sinks.into());
         self
     }
 
-    /// For fp8: `[B|1, Hq|1]` of f32.
+    /// The scales of an fp8 Q: `[B|1, Hq|1]` of f32.
     #[must_use]
     pub fn q_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.q_scale = Some(scale.into());
         self
     }
 
-    /// For fp8: `[B|1, Hkv|1, blocks|1]` of f32.
+    /// The scales of an fp8 K: `[B|1, Hkv|1, blocks|1]` of f32.
     #[must_use]
     pub fn k_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.k_scale = Some(scale.into());
         self
     }
 
-    /// For fp8: `[B|1, Hkv|1, blocks|1]` of f32.
+    /// The scales of an fp8 V: `[B|1, Hkv|1, blocks|1]` of f32.
     #[must_use]
     pub fn v_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.v_scale = Some(scale.into());
         self
     }
 
-    /// For an O of fp8, which stores O divided by it: `[B|1, Hq|1]` of f32.
+    /// The scales of an fp8 O, which stores O divided by its scale: `[B|1, Hq|1]` of f32.
     #[must_use]
     pub fn o_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.o_scale = Some(scale.into());
         self
     }
 
-    /// Computes the largest |O| too, before it is divided by a scale and rounded: `[B|1, Hq|1]` of
-    /// f32, of which each element is the largest over all that it stands for.
+    /// Also computes the largest |O| before scaling and rounding: `[B|1, Hq|1]` of f32, each
+    /// element the largest over all rows that it covers.
     #[must_use]
     pub fn amax_o(mut self, amax: impl Into<TensorDesc>) -> Problem {
         self.amax_o = Some(amax.into());
         self
     }
 
-    /// Computes the largest probability too, before dropout: as [`Problem::amax_o`].
+    /// Also computes the largest probability before dropout, like [`Problem::amax_o`].
     #[must_use]
     pub fn amax_s(mut self, amax: impl Into<TensorDesc>) -> Problem {
         self.amax_s = Some(amax.into());
         self
     }
 
-    /// The keys that one element of the scales of K and V is for. Default: all of them.
+    /// Keys per element of the scales of K and V. Default: all of them.
     #[must_use]
     pub fn kv_scale_block(mut self, keys: usize) -> Problem {
         self.kv_scale_block = keys;
         self
     }
 
-    /// A packed batch: entries of different lengths one after the other, without padding. Q and O are
-    /// `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`, and these two are `[B + 1]` of i32, rising
-    /// from 0 to the total: where entries begin.
+    /// A packed batch: entries of different lengths one after the other, without padding. Q and O
+    /// are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the starts of
+    /// entries, `[B + 1]` of i32, rising from 0 to the total.
     #[must_use]
     pub fn packed(
         mut self,
@@ -216,21 +216,21 @@ impl Problem {
         self
     }
 
-    /// The most queries and keys that an entry of a packed batch has; 0 when not known.
+    /// The most queries and keys per entry of a packed batch; 0 if not known.
     #[must_use]
     pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
         self.max_seqlens = (queries, keys);
         self
     }
 
-    /// The number of queries in use of each batch entry: `[B]` of i32.
+    /// The number of queries in use per batch entry: `[B]` of i32.
     #[must_use]
     pub fn seqlens_q(mut self, lengths: impl Into<TensorDesc>) -> Problem {
         self.seqlens_q = Some(lengths.into());
         self
     }
 
-    /// The number of keys in use of each batch entry: `[B]` of i32.
+    /// The number of keys in use per batch entry: `[B]` of i32.
     #[must_use]
     pub fn seqlens_kv(mut self, lengths: impl Into<TensorDesc>) -> Problem {
         self.seqlens_kv = Some(lengths.into());
@@ -238,16 +238,16 @@ impl Problem {
     }
 
     /// K `[num_pages, Hkv, page_size, Dqk]` and V `[num_pages, Hkv, page_size, Dv]` are pages of a
-    /// cache, and row b of `[B, max_pages]` of i32 lists those of entry b, in order. A number out of
-    /// range is an error, see [`Problem::page_status`].
+    /// cache, and row b of `[B, max_pages]` of i32 lists entry b's pages, in order. A page index
+    /// out of range is an error, see [`Problem::page_status`].
     #[must_use]
     pub fn page_table(mut self, table: impl Into<TensorDesc>) -> Problem {
         self.page_table = Some(table.into());
         self
     }
 
-    /// The same as one list: the pages of entry b are numbers `kv_indptr[b]` to `kv_indptr[b + 1]`
-    /// of `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
+    /// The pages as one list: entry b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
+    /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
     #[must_use]
     pub fn page_list(
         mut self,
@@ -259,14 +259,14 @@ impl Problem {
         self
     }
 
-    /// With [`Problem::page_list`]: the rows in use of the last page of each entry, `[B]` of i32.
+    /// With [`Problem::page_list`]: rows in use on each entry's last page, `[B]` of i32.
     #[must_use]
     pub fn kv_last_page_len(mut self, rows: impl Into<TensorDesc>) -> Problem {
         self.kv_last_page_len = Some(rows.into());
         self
     }
 
-    /// With pages: packed queries alone, `[B + 1]` of i32.
+    /// With pages: only the queries are packed, `[B + 1]` of i32.
     #[must_use]
     pub fn packed_queries(mut self, cu_seqlens_q: impl Into<TensorDesc>) -> Problem {
         self.cu_seqlens_q = Some(cu_seqlens_q.into());
@@ -280,30 +280,30 @@ impl Problem {
         self
     }
 
-    /// A number of a page that is out of range is clamped, and told by
-    /// [`Arguments::page_status`](crate::Arguments::page_status), instead of being an error.
+    /// A page index that is out of range is clamped and reported by
+    /// [`Arguments::page_status`](crate::Arguments::page_status), and is not an error.
     #[must_use]
     pub fn page_status(mut self) -> Problem {
         self.page_status = true;
         self
     }
 
-    /// Bits of a speculative tree: `[B|1, Sq, words]`, or packed `[total_q, words]`, of i32. Bit t of
-    /// a query's words says whether it sees key offset + t; keys before are not concerned.
+    /// Bits of a speculative tree: `[B|1, Sq, words]`, or packed `[total_q, words]`, of i32. Bit t
+    /// of a query's words is set if the query sees key offset + t; earlier keys are not affected.
     #[must_use]
     pub fn tree_mask(mut self, bits: impl Into<TensorDesc>) -> Problem {
         self.tree_mask = Some(bits.into());
         self
     }
 
-    /// What the scores are multiplied by. Default: 1 / sqrt(Dqk).
+    /// The factor of the scores. Default: 1 / sqrt(Dqk).
     #[must_use]
     pub fn softmax_scale(mut self, scale: f32) -> Problem {
         self.softmax_scale = Some(scale);
         self
     }
 
-    /// Scores become `softcap * tanh(score / softcap)`. 0, the default: they do not.
+    /// Scores become `softcap * tanh(score / softcap)`. 0, the default: no softcap.
     #[must_use]
     pub fn softcap(mut self, softcap: f32) -> Problem {
         self.softcap = softcap;
@@ -317,14 +317,14 @@ impl Problem {
         self
     }
 
-    /// Where the diagonal lies. Default: [`Alignment::BottomRight`].
+    /// The position of the diagonal. Default: [`Alignment::BottomRight`].
     #[must_use]
     pub fn alignment(mut self, alignment: Alignment) -> Problem {
         self.alignment = alignment;
         self
     }
 
-    /// The alignment that each batch entry is given: `[B]` of i32.
+    /// A causal offset per batch entry: `[B]` of i32.
     #[must_use]
     pub fn causal_offsets(mut self, offsets: impl Into<TensorDesc>) -> Problem {
         self.causal_offsets = Some(offsets.into());
@@ -347,9 +347,9 @@ impl Problem {
         self
     }
 
-    /// Runs read the seed and the offset of dropout from this memory on the plan's device, `[2]` of
-    /// i64 with their bits, so that each replay of a captured run can have another mask. Without
-    /// dropout it is not read.
+    /// Runs read the dropout seed and offset, bit for bit, from this memory on the plan's
+    /// device, `[2]` of i64, so that each replay of a captured run can use another mask. Not
+    /// read without dropout.
     #[must_use]
     pub fn dropout_state(mut self, state: impl Into<TensorDesc>) -> Problem {
         self.dropout_state = Some(state.into());
@@ -359,7 +359,7 @@ impl Problem {
     pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is that of the struct.
+        // SAFETY: the size is the struct's.
         check(unsafe { sys::flashcore_problem_init(&mut c, size_of::<sys::flashcore_problem>()) })?;
         let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
         c.q = self.q.to_c();

@@ -9,13 +9,13 @@ use crate::plan::PlanOptions;
 use crate::problem::number;
 use crate::tensor::{Tensor, TensorMut, ABSENT};
 
-/// An fp8 tensor and its scales, as attention takes them, of a Q, K or V in a wider type. On the CPU.
+/// Quantises a Q, K or V to fp8 values and scales in the form that attention takes. On the CPU.
 ///
 /// ```
 /// use flashcore::{PlanOptions, Quantize, Tensor, TensorMut, F8E4M3};
 ///
 /// # fn main() -> flashcore::Result<()> {
-/// // One head of two rows, each with its own scale, as a K has it.
+/// // One head of two rows, each with its own scale, as for a K.
 /// let x = [1.0f32, -2.0, 448.0, 224.0];
 /// let (mut fp8, mut scale) = ([F8E4M3::default(); 4], [0.0f32; 2]);
 /// Quantize::new(
@@ -43,8 +43,8 @@ pub struct Quantize<'a> {
 }
 
 impl<'a> Quantize<'a> {
-    /// x `[B, H, S, D]`, or packed `[total, H, D]`, of f32, f16 or bf16; x_out of the same shape, of
-    /// fp8; a scale `[B, H]`, as that of Q, or `[B, H, blocks]`, as those of K and V, 1 for any.
+    /// x `[B, H, S, D]`, or packed `[total, H, D]`, of f32, f16 or bf16; x_out, its shape, of fp8;
+    /// a scale `[B|1, H|1]`, as for Q, or `[B|1, H|1, blocks|1]`, as for K and V.
     pub fn new(x: Tensor<'a>, x_out: TensorMut<'a>, scale: TensorMut<'a>) -> Quantize<'a> {
         Quantize {
             x,
@@ -65,7 +65,7 @@ impl<'a> Quantize<'a> {
         self
     }
 
-    /// Where packed entries begin, `[B + 1]` of i32, and the most rows of one; 0: not known.
+    /// The starts of packed entries, `[B + 1]` of i32, and the most rows per entry; 0: not known.
     #[must_use]
     pub fn packed(mut self, cu_seqlens: Tensor<'a>, max_seqlen: usize) -> Quantize<'a> {
         (self.cu_seqlens, self.max_seqlen) = (Some(cu_seqlens), max_seqlen);
@@ -79,14 +79,14 @@ impl<'a> Quantize<'a> {
         self
     }
 
-    /// Rows of a block. Default 0: one block of all.
+    /// Rows per block. Default 0: one block.
     #[must_use]
     pub fn scale_block(mut self, rows: usize) -> Quantize<'a> {
         self.scale_block = rows;
         self
     }
 
-    /// Of the options, only the device and the threads count. On an error nothing is written.
+    /// Only the device and the threads of the options are used. On an error nothing is written.
     pub fn run(mut self, options: &PlanOptions) -> Result<()> {
         if options.device_of() != Device::Cpu {
             return Err(Error::invalid(format!(
@@ -117,9 +117,9 @@ impl<'a> Quantize<'a> {
             seqlens: pointer(&self.seqlens).cast(),
         };
         options.with_c(|options| {
-            // SAFETY: each pointer is to memory that is borrowed, outputs mutably, of the type, shape
-            // and strides that the problem says. The library refuses a scale, a mean and lengths of
-            // other types than f32 and i32, and checks the lengths.
+            // SAFETY: each pointer is to borrowed memory, outputs mutably, with the type, shape and
+            // strides of the problem. The library refuses a scale, a mean and lengths of other
+            // types than f32 and i32, and checks the lengths.
             check(unsafe { sys::flashcore_quantize(&problem, &arguments, options, null_mut()) })
         })
     }

@@ -9,7 +9,7 @@ use crate::plan::PlanOptions;
 use crate::problem::{number, page_status_desc, Problem};
 use crate::tensor::{Tensor, TensorMut, ABSENT};
 
-/// Attention over some keys and over others, made one: O and LSE as if over both. On the CPU.
+/// Merges attention over two disjoint sets of keys: O and LSE as if over both. On the CPU.
 ///
 /// ```
 /// use flashcore::{Merge, PlanOptions, Tensor, TensorMut};
@@ -41,8 +41,8 @@ pub struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// O `[B, Hq, Sq, Dv]`, or packed `[total_q, Hq, Dv]`, of f32, f16 or bf16; LSE without the last
-    /// dimension, of f32.
+    /// O is `[B, Hq, Sq, Dv]`, or packed `[total_q, Hq, Dv]`, of f32, f16 or bf16; LSE lacks the
+    /// last dimension and is f32.
     pub fn new(
         o_a: Tensor<'a>,
         lse_a: Tensor<'a>,
@@ -52,8 +52,8 @@ impl<'a> Merge<'a> {
         Merge { o_a, lse_a, o_b, lse_b }
     }
 
-    /// Writes O, of the type of the parts or f32, and LSE where it is wanted. Of the options, only
-    /// the device and the threads count. On an error nothing is written.
+    /// Writes O, of the parts' type or f32, and LSE if requested. Only the device and the threads
+    /// of the options are used. On an error nothing is written.
     pub fn run(
         &self,
         mut o: TensorMut<'_>,
@@ -79,21 +79,21 @@ impl<'a> Merge<'a> {
             lse: lse.as_mut().map_or(null_mut(), |lse| lse.as_mut_ptr().cast()),
         };
         options.with_c(|options| {
-            // SAFETY: each pointer is to memory that is borrowed, outputs mutably, of the type, shape
-            // and strides that the problem says. The library refuses an LSE that is not of f32.
+            // SAFETY: each pointer is to borrowed memory, outputs mutably, with the type, shape and
+            // strides of the problem. The library refuses an LSE that is not f32.
             check(unsafe { sys::flashcore_merge(&problem, &arguments, options, null_mut()) })
         })
     }
 }
 
-/// New keys and values, written behind those that a cache has, with an optional rotation (RoPE) of
-/// the new keys and of queries at the same positions. On the CPU.
+/// Appends new keys and values to a cache, with an optional rotation (RoPE) of the new keys and of
+/// queries at the same positions. On the CPU.
 ///
 /// ```
 /// use flashcore::{Append, PlanOptions, Tensor, TensorMut};
 ///
 /// # fn main() -> flashcore::Result<()> {
-/// // Two sequences with 3 rows and none, in pages of 2 rows, which get one row each.
+/// // Two sequences with 3 rows and 0 rows, in pages of 2 rows; each gets one row.
 /// let (rows, table) = ([1.0f32, 2.0], [4i32, 0, 2, 1]);
 /// let (mut keys, mut values) = ([0.0f32; 5 * 2], [0.0f32; 5 * 2]);
 /// let new = Tensor::new(&rows, &[2, 1, 1, 1])?;
@@ -152,8 +152,8 @@ macro_rules! setters {
 }
 
 impl<'a> Append<'a> {
-    /// New rows `[B, Hkv, Snew, D]`, the cache as [`Problem`] has it, and the rows of it that are in
-    /// use before, `[B]` of i32.
+    /// Takes new rows `[B, Hkv, Snew, D]`, the cache as in [`Problem`], and the number of cache
+    /// rows in use before the call, `[B]` of i32.
     pub fn new(
         k_new: Tensor<'a>,
         v_new: Tensor<'a>,
@@ -208,8 +208,8 @@ impl<'a> Append<'a> {
         self
     }
 
-    /// Rows in a page that is out of range are not written, and this word becomes 1. Without it such a
-    /// page is an error.
+    /// Rows on a page that is out of range are not written, and this word is set to 1. Without it
+    /// such a page is an error.
     #[must_use]
     pub fn page_status(mut self, status: &'a mut i32) -> Append<'a> {
         self.page_status = Some(status);
@@ -231,42 +231,42 @@ impl<'a> Append<'a> {
         self
     }
 
-    /// RoPE by the angle `position * scale * base^(-2n / R)` of pair n.
+    /// RoPE with the angle `position * scale * base^(-2n / R)` for pair n.
     #[must_use]
     pub fn rope(mut self, base: f32, scale: f32) -> Append<'a> {
         (self.rope_base, self.rope_scale) = (base, scale);
         self
     }
 
-    /// R, the elements that [`Append::rope`] rotates, even. Default: all of Dqk.
+    /// R, the number of elements that [`Append::rope`] rotates, even. Default: all of Dqk.
     #[must_use]
     pub fn rotary_dim(mut self, elements: usize) -> Append<'a> {
         self.rotary_dim = elements;
         self
     }
 
-    /// Pairs are elements 2n and 2n + 1, instead of n and n + R / 2.
+    /// Pairs are elements 2n and 2n + 1, not n and n + R / 2.
     #[must_use]
     pub fn interleaved(mut self, interleaved: bool) -> Append<'a> {
         self.interleaved = interleaved;
         self
     }
 
-    /// Queries at the positions of the new keys, and where they go when they are rotated.
+    /// Queries at the positions of the new keys, and the output for the rotated queries.
     #[must_use]
     pub fn queries(mut self, q: Tensor<'a>, q_out: TensorMut<'a>) -> Append<'a> {
         self.q = Some((q, q_out));
         self
     }
 
-    /// Of the options, only the device and the threads count. On an error nothing is written.
+    /// Only the device and the threads of the options are used. On an error nothing is written.
     pub fn run(mut self, options: &PlanOptions) -> Result<()> {
         let problem = self.problem()?;
         let arguments = self.pointers();
         options.with_c(|options| {
-            // SAFETY: each pointer is to memory that is borrowed, what is written mutably, of the
-            // type, shape and strides that the problem says. The library refuses lengths, tables and
-            // scales of other types than i32 and f32, and checks the numbers in them.
+            // SAFETY: each pointer is to borrowed memory, outputs mutably, with the type, shape and
+            // strides of the problem. The library refuses lengths, tables and scales of other types
+            // than i32 and f32, and checks the numbers in them.
             check(unsafe { sys::flashcore_append(&problem, &arguments, options, null_mut()) })
         })
     }
@@ -331,16 +331,16 @@ impl<'a> Append<'a> {
     }
 }
 
-/// The data of a step of serving: an append, and attention over the cache that it wrote. See
-/// [`Plan::run_step`](crate::Plan::run_step).
+/// The data of one serving step: an append, and attention over the cache that it
+/// wrote. See [`Plan::run_step`](crate::Plan::run_step).
 ///
-/// The attention's Q is what [`Append::queries`] rotates, or [`Step::q`]; its K and V are the cache,
-/// and its [`seqlens_kv`](Step::seqlens_kv) count the new rows.
+/// The attention's Q is the output of [`Append::queries`], or [`Step::q`]; its K and V are the
+/// cache, and its [`seqlens_kv`](Step::seqlens_kv) count the new rows.
 #[derive(Debug)]
 pub struct Step<'a> {
     append: Append<'a>,
     q: Option<Tensor<'a>>,
-    inputs: Inputs<'a>, // but for Q, K and V
+    inputs: Inputs<'a>, // without Q, K and V
     o: TensorMut<'a>,
     lse: Option<TensorMut<'a>>,
     amax_o: Option<TensorMut<'a>>,
@@ -350,7 +350,7 @@ pub struct Step<'a> {
 impl<'a> Step<'a> {
     /// Appends, and writes the attention of the queries to `o`.
     pub fn new(append: Append<'a>, o: TensorMut<'a>) -> Step<'a> {
-        // Placeholders for Q, K and V: `pointers` has the cache and the queries.
+        // Placeholders for Q, K and V: `pointers` uses the cache and the queries instead.
         let none = append.k_new;
         Step {
             append,
@@ -370,21 +370,21 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// Where the data of [`Problem::lse`] go.
+    /// The output for [`Problem::lse`].
     #[must_use]
     pub fn lse(mut self, lse: TensorMut<'a>) -> Step<'a> {
         self.lse = Some(lse);
         self
     }
 
-    /// Where the data of [`Problem::amax_o`] go.
+    /// The output for [`Problem::amax_o`].
     #[must_use]
     pub fn amax_o(mut self, amax: TensorMut<'a>) -> Step<'a> {
         self.amax_o = Some(amax);
         self
     }
 
-    /// Where the data of [`Problem::amax_s`] go.
+    /// The output for [`Problem::amax_s`].
     #[must_use]
     pub fn amax_s(mut self, amax: TensorMut<'a>) -> Step<'a> {
         self.amax_s = Some(amax);

@@ -11,7 +11,7 @@ const MAX_RANK: usize = sys::FLASHCORE_MAX_RANK as usize;
 
 /// Shape, strides and type of a tensor, without its data.
 ///
-/// It has 1 to 4 dimensions. Strides count elements.
+/// It has 1 to 4 dimensions. Strides are in elements.
 #[derive(Clone, Copy)]
 pub struct TensorDesc {
     dtype: DType,
@@ -27,14 +27,14 @@ impl TensorDesc {
         let mut stride = 1usize;
         for d in (0..shape.len()).rev() {
             desc.strides[d] = isize::try_from(stride).map_err(|_| too_large(shape))?;
-            // A dimension of no elements steps as far as one with a single element.
+            // A dimension without elements steps as far as one with a single element.
             stride = stride.checked_mul(shape[d].max(1)).ok_or_else(|| too_large(shape))?;
         }
         Ok(desc)
     }
 
-    /// A tensor with strides, as many as it has dimensions. The library takes those of inputs as
-    /// they are, also zero and negative, if the last one of Q, K and V is 1.
+    /// A tensor with one stride per dimension. Strides of inputs may be zero or negative, but the
+    /// last one of Q, K and V must be 1.
     pub fn strided(dtype: DType, shape: &[usize], strides: &[isize]) -> Result<TensorDesc> {
         let mut desc = TensorDesc::with_shape(dtype, shape)?;
         if strides.len() != shape.len() {
@@ -81,8 +81,8 @@ impl TensorDesc {
         &self.strides[..self.rank]
     }
 
-    /// The same elements with two dimensions exchanged, so that `[B, S, H, D]` becomes
-    /// `[B, H, S, D]` with `transposed(1, 2)`.
+    /// Exchanges two dimensions of the same elements: `transposed(1, 2)` turns `[B, S, H, D]` into
+    /// `[B, H, S, D]`.
     pub fn transposed(mut self, a: usize, b: usize) -> Result<TensorDesc> {
         if a >= self.rank || b >= self.rank {
             return Err(Error::invalid(format!(
@@ -95,15 +95,15 @@ impl TensorDesc {
         Ok(self)
     }
 
-    /// The offsets, in elements, of the lowest and the highest element from `[0, 0, ...]`; none when
-    /// there are no elements.
+    /// Returns the offsets, in elements, of the lowest and the highest element from `[0, 0, ...]`;
+    /// None if there are no elements.
     fn reach(&self) -> Option<(i128, i128)> {
         let (mut lowest, mut highest) = (0i128, 0i128);
         for (&extent, &stride) in self.shape().iter().zip(self.strides()) {
             if extent == 0 {
                 return None;
             }
-            // A product of two has 127 bits, a sum of four of these may not fit: that is too far.
+            // A product of two has 127 bits, so a sum of four may not fit: that is too large.
             let steps = (extent as i128 - 1) * stride as i128;
             let end = if steps < 0 { &mut lowest } else { &mut highest };
             *end = end.saturating_add(steps);
@@ -111,10 +111,10 @@ impl TensorDesc {
         Some((lowest, highest))
     }
 
-    /// Whether the elements lie inside of `length` elements when `[0, 0, ...]` is number `origin`.
+    /// Checks that all elements lie within `length` elements if `[0, 0, ...]` is element `origin`.
     fn check_bounds(&self, length: usize, origin: usize) -> Result<()> {
         let (lowest, highest) = match self.reach() {
-            // One past the end is a pointer that may be made, if not read.
+            // A pointer one past the end may be made, but not read.
             None if origin <= length => return Ok(()),
             None => (0, 0),
             Some(reach) => reach,
@@ -154,8 +154,8 @@ fn too_large(shape: &[usize]) -> Error {
     Error::invalid(format!("shape: {:?} has more elements than memory can hold", shape))
 }
 
-/// Equal when they describe the same elements: the stride of a dimension with at most one element
-/// means nothing.
+/// Equal if they describe the same elements: the stride of a dimension with at most one
+/// element is ignored.
 impl PartialEq for TensorDesc {
     fn eq(&self, other: &TensorDesc) -> bool {
         let strides = self.strides().iter().zip(other.strides()).zip(self.shape());
@@ -171,7 +171,7 @@ impl fmt::Debug for TensorDesc {
     }
 }
 
-/// A tensor that is read: a view of a slice, with shape and strides.
+/// An input tensor: a view of a slice, with shape and strides.
 ///
 /// ```
 /// use flashcore::Tensor;
@@ -190,9 +190,9 @@ pub struct Tensor<'a> {
     borrow: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: this is a shared borrow of a slice of plain numbers, and no more is done with it.
+// SAFETY: this is only a shared borrow of a slice of plain numbers.
 unsafe impl Send for Tensor<'_> {}
-// SAFETY: as above.
+// SAFETY: same as above.
 unsafe impl Sync for Tensor<'_> {}
 
 impl<'a> Tensor<'a> {
@@ -203,8 +203,8 @@ impl<'a> Tensor<'a> {
         Ok(Tensor { desc, data: data.as_ptr().cast(), borrow: PhantomData })
     }
 
-    /// Elements of the slice: `[0, 0, ...]` is number `origin`, and strides count elements. All
-    /// elements must lie in the slice. Strides may be zero, which repeats, or negative.
+    /// A view into the slice: `[0, 0, ...]` is element `origin`, and strides are in elements. All
+    /// elements must lie in the slice. Strides may be zero, which repeats elements, or negative.
     pub fn strided<T: Element>(
         data: &'a [T],
         origin: usize,
@@ -259,7 +259,7 @@ impl<'a, T: Element, const N: usize> From<&'a [T; N]> for Tensor<'a> {
     }
 }
 
-/// A tensor that is written: a view of a slice that is borrowed mutably, with shape and strides.
+/// An output tensor: a view of a mutably borrowed slice, with shape and strides.
 #[derive(Debug)]
 pub struct TensorMut<'a> {
     desc: TensorDesc,
@@ -267,9 +267,9 @@ pub struct TensorMut<'a> {
     borrow: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: this is an exclusive borrow of a slice of plain numbers, and no more is done with it.
+// SAFETY: this is only an exclusive borrow of a slice of plain numbers.
 unsafe impl Send for TensorMut<'_> {}
-// SAFETY: as above.
+// SAFETY: same as above.
 unsafe impl Sync for TensorMut<'_> {}
 
 impl<'a> TensorMut<'a> {
@@ -280,8 +280,8 @@ impl<'a> TensorMut<'a> {
         Ok(TensorMut { desc, data: data.as_mut_ptr().cast(), borrow: PhantomData })
     }
 
-    /// Elements of the slice, as [`Tensor::strided`]. The library refuses an output whose elements
-    /// overlap.
+    /// A view into the slice, like [`Tensor::strided`]. The library refuses an output
+    /// whose elements overlap.
     pub fn strided<T: OutputElement>(
         data: &'a mut [T],
         origin: usize,
@@ -306,12 +306,12 @@ impl<'a> TensorMut<'a> {
         Ok(self)
     }
 
-    /// The same elements as an input.
+    /// Views the same elements as an input.
     pub(crate) fn as_input(&self) -> Tensor<'_> {
         Tensor { desc: self.desc, data: self.data, borrow: PhantomData }
     }
 
-    /// The same tensor, borrowed from this one for one run.
+    /// Reborrows the same tensor for one run.
     pub fn reborrow(&mut self) -> TensorMut<'_> {
         TensorMut { desc: self.desc, data: self.data, borrow: PhantomData }
     }
@@ -326,7 +326,7 @@ impl<'a> TensorMut<'a> {
 }
 
 fn check_length(length: usize, shape: &[usize]) -> Result<()> {
-    // Not the stride of a dimension before the first: a dimension of no elements makes this zero.
+    // Not the stride of a dimension before the first: a dimension without elements makes this zero.
     let wanted = shape.iter().try_fold(1usize, |product, &extent| product.checked_mul(extent));
     match wanted {
         Some(wanted) if wanted == length => Ok(()),
@@ -360,7 +360,7 @@ impl From<&TensorMut<'_>> for TensorDesc {
 impl<T: Element> From<&[T]> for TensorDesc {
     fn from(data: &[T]) -> TensorDesc {
         let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
-        shape[0] = data.len(); // of a slice: fits into an isize
+        shape[0] = data.len(); // a slice's length fits into an isize
         strides[0] = 1;
         TensorDesc { dtype: T::DTYPE, rank: 1, shape, strides }
     }
@@ -390,7 +390,7 @@ mod tests {
             let ours = TensorDesc::contiguous(DType::F16, shape).unwrap().to_c();
             let extents: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
             let mut theirs = ABSENT;
-            // SAFETY: `theirs` is a tensor, and `extents` has as many elements as is said.
+            // SAFETY: `theirs` is a tensor, and `extents` has the stated number of elements.
             let status = unsafe {
                 sys::flashcore_tensor_contiguous(
                     &mut theirs,
@@ -428,7 +428,7 @@ mod tests {
         assert!(strided(22, &[24], &[-1]).is_err());
         assert!(strided(25, &[0], &[1]).is_err());
         assert!(strided(24, &[1], &[1]).is_err());
-        // Sums and products past 64 bits, and past 128, which must not wrap into the slice.
+        // Sums and products past 64 bits, and past 128, must not wrap around into the slice.
         let largest = i64::MAX as usize;
         assert!(strided(0, &[largest; 4], &[isize::MAX; 4]).is_err());
         assert!(strided(23, &[largest; 4], &[isize::MIN; 4]).is_err());

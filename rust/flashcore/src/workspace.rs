@@ -4,11 +4,11 @@ use std::ptr::{null_mut, NonNull};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What the library wants of a workspace's address.
+/// The required alignment of a workspace.
 const ALIGNMENT: usize = 256;
 
-/// Memory that runs on the CPU compute in. It can be used for one run after the other, of any plans,
-/// and grows to what the largest of them needs. Threads that run at the same time need one each.
+/// Working memory of runs on the CPU. It can be used for one run after the other, of any plans, and
+/// grows to the size that the largest of them needs. Concurrent threads need one each.
 #[derive(Debug, Default)]
 pub struct Workspace {
     memory: Option<Memory>,
@@ -20,38 +20,38 @@ struct Memory {
     layout: Layout,
 }
 
-// SAFETY: the memory belongs to this value alone, and a shared reference gives no access to it.
+// SAFETY: only this value owns the memory, and a shared reference gives no access to it.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: same as above.
 unsafe impl Sync for Memory {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `reserve` allocated it with this layout, and nobody else frees it.
+        // SAFETY: `reserve` allocated it with this layout, and nothing else frees it.
         unsafe { dealloc(self.address.as_ptr(), self.layout) }
     }
 }
 
 impl Workspace {
-    /// Without memory: the first run allocates it.
+    /// Starts without memory: the first run allocates it.
     pub fn new() -> Workspace {
         Workspace::default()
     }
 
-    /// With memory for a plan that needs this many bytes, see
-    /// [`Plan::workspace_bytes`](crate::Plan::workspace_bytes).
+    /// Starts with memory for a plan that needs this many bytes,
+    /// see [`Plan::workspace_bytes`](crate::Plan::workspace_bytes).
     pub fn with_bytes(bytes: usize) -> Result<Workspace> {
         let mut workspace = Workspace::new();
         workspace.reserve(bytes)?;
         Ok(workspace)
     }
 
-    /// The bytes that there are.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.layout.size())
     }
 
-    /// Grows to at least this many bytes. What was in it is not kept.
+    /// Grows to at least this many bytes. The contents are not kept.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
         if bytes <= self.bytes() {
             return Ok(());
@@ -62,7 +62,7 @@ impl Workspace {
         };
         self.memory = None;
         let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| none())?;
-        // SAFETY: there are more than 0 bytes.
+        // SAFETY: the size is above 0.
         let address = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
         self.memory = Some(Memory { address, layout });
         Ok(())
@@ -85,7 +85,7 @@ mod tests {
             workspace.reserve(bytes).unwrap();
             assert!(workspace.bytes() >= bytes);
             assert_eq!(workspace.as_mut_ptr() as usize % ALIGNMENT, 0);
-            // SAFETY: the memory is there, and nobody else uses it.
+            // SAFETY: the memory is allocated, and nothing else uses it.
             unsafe { workspace.as_mut_ptr().cast::<u8>().write_bytes(0xff, bytes) };
         }
         assert_eq!(workspace.bytes(), 100_000);

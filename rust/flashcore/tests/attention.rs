@@ -1,5 +1,5 @@
-//! Runs on the CPU against a computation in fp64 that is written here, from docs/semantics.md: so
-//! that what is described in Rust arrives in the library as what it is.
+//! Compares CPU runs with an fp64 computation that is written here, from docs/semantics.md, so that
+//! every option of the Rust interface reaches the library unchanged.
 
 use flashcore::{
     dropout_keeps, Alignment, Arguments, Bf16, DType, OutputElement, Plan, PlanOptions, Problem,
@@ -26,8 +26,8 @@ const SKV: usize = 21;
 const D: usize = 16;
 const DV: usize = 8;
 
-/// One row: query `i` of entry `b` and head `h`. `score` is what follows the softmax scale, none for
-/// a pair that is removed; `weight` what dropout makes of a probability. Gives O's row and the LSE.
+/// One row: query `i` of entry `b` and head `h`. `score` applies the steps after the softmax scale,
+/// and is None for a removed pair; `weight` is dropout's factor. Returns O's row and the LSE.
 fn row(
     keys: usize,
     query: &[f32],
@@ -107,7 +107,7 @@ impl Data {
         )
     }
 
-    /// Runs a problem of O and LSE with these data. Gives O and the LSE.
+    /// Runs a problem of O and LSE with these data. Returns O and the LSE.
     fn run<'a>(
         &'a self,
         describe: impl FnOnce(Problem) -> Problem,
@@ -268,7 +268,7 @@ fn dropout() {
     let wanted = expected(&data, |_, dot| Some(SCALE * dot), weight, None);
     assert_close(&o, &wanted.0, O_GATE);
     assert_close(&lse, &wanted.1, LSE_GATE);
-    // From memory, where it is the numbers that are not read.
+    // Seed and offset from memory; the numbers are ignored then.
     let (same, state) = (outputs(), [seed as i64, offset as i64]);
     let (mut same_o, mut same_lse) = same;
     data.run(
@@ -282,7 +282,7 @@ fn dropout() {
     assert!(dropout_keeps(0, 0, f32::NAN, 0, 0, 0, 0).is_err());
 }
 
-/// O as a buffer `[B, S, H, D]`, keys backwards in memory, one head of queries for all heads.
+/// O as a buffer `[B, S, H, D]`, keys backwards in memory, one query head that serves all heads.
 #[test]
 fn strides() {
     let data = Data::new();
@@ -348,7 +348,7 @@ fn packed() {
         }
     }
 
-    // Lengths that make no sense are found before anything is read by them.
+    // Invalid lengths are found before anything is read with them.
     let o = TensorMut::new(&mut o_data, &[SQ, HQ, DV]).unwrap();
     let mut lse_data = vec![f32::NAN; SQ * HQ];
     let lse = TensorMut::new(&mut lse_data, &[SQ, HQ]).unwrap();
@@ -361,7 +361,7 @@ fn packed() {
 /// Each narrow type: inputs that are exact in it, an output of its own type.
 #[test]
 fn narrow_types() {
-    // What an element of the output may be off by: half a step of its type, and the kernel's error.
+    // The error that an element may have: half a step of its type, and the kernel's error.
     check_type(F16::from_f32, F16::to_f32, 1e-3);
     check_type(Bf16::from_f32, Bf16::to_f32, 8e-3);
     check_type(F8E4M3::from_f32, F8E4M3::to_f32, 6e-2);
@@ -387,7 +387,7 @@ fn check_type<T: OutputElement>(narrow: fn(f32) -> T, wide: fn(T) -> f32, gate: 
     assert_close(&widened(o_data), &wanted, gate);
 }
 
-/// Scales of fp8: one for all queries, one for each 8 keys.
+/// fp8 scales: one for all queries, one for every 8 keys.
 #[test]
 fn fp8_scales() {
     let data = Data::new();
@@ -423,7 +423,7 @@ fn fp8_scales() {
     assert_close(&o_data, &wanted, 6e-2);
 }
 
-/// O in fp8 is divided by a scale; what was divided, and the probabilities, were at most so large.
+/// O in fp8 is divided by a scale; the largest values bound it and the probabilities.
 #[test]
 fn fp8_output_and_largest_values() {
     let data = Data::new();
@@ -460,7 +460,7 @@ fn fp8_output_and_largest_values() {
     assert!(error.to_string().starts_with("amax_o: is "), "{}", error);
 }
 
-/// The reference computes in fp64, and gives that too.
+/// The reference computes in fp64, and can return fp64.
 #[test]
 fn a_kernel_by_name() {
     let data = Data::new();
@@ -505,7 +505,7 @@ fn threads_share_a_plan() {
     }
 }
 
-/// A tensor of no elements is legal: here no keys, so that every row is 0.
+/// A tensor without elements is legal: here no keys, so that every row is 0.
 #[test]
 fn no_keys() {
     let q_data = numbers(1, HQ * SQ * D);

@@ -1,4 +1,4 @@
-//! Gradients on the CPU against formulas in fp64 that are written here, and what is refused.
+//! Compares gradients on the CPU with fp64 formulas that are written here, and tests refusals.
 
 use flashcore::{
     explain_backward, Arguments, BackwardArguments, BackwardPlan, DType, DeviceArguments,
@@ -44,7 +44,7 @@ fn desc(shape: &[usize]) -> TensorDesc {
 }
 
 impl Data {
-    /// With what the forward pass gives.
+    /// With the forward pass's outputs.
     fn new() -> Data {
         let mut data = Data {
             q: numbers(1, HQ * SQ * D),
@@ -72,7 +72,7 @@ impl Data {
         data
     }
 
-    /// Without gradients of its own.
+    /// Without outputs for its own gradients.
     fn arguments(&self) -> BackwardArguments<'_> {
         BackwardArguments::new(
             Tensor::new(&self.q, &Q).unwrap(),
@@ -181,8 +181,8 @@ fn gradients_are_right() -> Result<()> {
     Ok(())
 }
 
-/// The seed and the offset from memory give the bits that they give as numbers; with and without the
-/// promise of the same bits in every run.
+/// Seed and offset from memory give the same bits as the numbers do, with
+/// and without `deterministic`.
 #[test]
 fn dropout_from_memory() -> Result<()> {
     let (data, state) = (Data::new(), [-7i64, 11]);
@@ -246,7 +246,7 @@ fn problems_without_a_backward_pass_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// The raw interface on the CPU, where its pointers are to host memory.
+/// The raw interface on the CPU, where pointers are to host memory.
 #[test]
 fn raw_pointers() -> Result<()> {
     let data = Data::new();
@@ -272,9 +272,9 @@ fn raw_pointers() -> Result<()> {
         dv: dv.as_mut_ptr().cast(),
         ..DeviceBackwardArguments::default()
     };
-    // SAFETY: the pointers are to host memory of the tensors of the problem and of the gradients, of
-    // which O and the LSE are only read; without a workspace the library allocates its own on the
-    // CPU.
+    // SAFETY: the pointers are to host memory of the problem's tensors and of the
+    // gradients; O and LSE are only read. Without a workspace the library allocates its own
+    // on the CPU.
     unsafe { plan.run_on_device(&arguments, std::ptr::null_mut(), 0, std::ptr::null_mut())? };
     let without = Data { d_lse: vec![0.0; data.d_lse.len()], ..data };
     assert_close("dq", &dq, &expected(&without).dq);

@@ -1,7 +1,7 @@
-//! Random problems and arguments through the safe interface, many of them malformed. Whatever is
-//! passed, a run reads and writes only the elements that its views have: buffers are exactly as long
-//! as their views reach, so that the address sanitizer sees the first element past an end
-//! (scripts/rust_address.sh), and elements between those of an output keep their value.
+//! Random problems and arguments through the safe interface, many of them malformed. For any input,
+//! a run reads and writes only the elements of its views: buffers are exactly as long as their
+//! views reach, so that the address sanitizer sees the first element past an end
+//! (scripts/rust_address.sh), and the other elements of an output's buffer keep their value.
 
 use flashcore::{
     Alignment, Arguments, BackwardArguments, BackwardPlan, Bf16, ErrorKind, Gradients,
@@ -12,7 +12,7 @@ use flashcore::{
 struct Random(u64);
 
 impl Random {
-    /// Below `bound`.
+    /// A number below `bound`.
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -25,7 +25,7 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// From 0 to `length`, and sometimes not.
+    /// A length from 0 to `length`, and sometimes an invalid one.
     fn length(&mut self, length: usize) -> i32 {
         let wrong = [-1, length as i32 + 1, i32::MAX, i32::MIN];
         if self.once_in(40) {
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// A buffer, and how a tensor lies in it.
+/// A buffer, and a tensor's layout in it.
 struct Laid<T> {
     data: Vec<T>,
     origin: usize,
@@ -45,8 +45,8 @@ struct Laid<T> {
 }
 
 impl<T: Copy> Laid<T> {
-    /// The last dimension is contiguous, nearly always; the others are in any order in memory, with
-    /// gaps; those of inputs may also be repeated or backwards. No element is past the last one.
+    /// The last dimension is contiguous, nearly always. The others are in any memory order, with
+    /// gaps; inputs may also be broadcast or backwards. No element is past the last one.
     fn new(random: &mut Random, shape: &[usize], input: bool, value: T) -> Laid<T> {
         let rank = shape.len();
         let mut order: Vec<usize> = (0..rank).collect();
@@ -91,7 +91,7 @@ impl<T: OutputElement> Laid<T> {
         TensorMut::strided(&mut self.data, self.origin, &self.shape, &self.strides).unwrap()
     }
 
-    /// Whether each element of the buffer is one of the tensor's.
+    /// Returns for each element of the buffer whether it belongs to the tensor.
     fn own(&self) -> Vec<bool> {
         let mut own = vec![false; self.data.len()];
         let count: usize = self.shape.iter().product();
@@ -115,7 +115,7 @@ struct Counts {
     backward: usize,
 }
 
-/// One problem with Q, K, V and O of a type: planned, and run if that works.
+/// One problem with Q, K, V and O of one type: planned, and run if that works.
 fn one_case<T: OutputElement + PartialEq>(
     random: &mut Random,
     number: T,
@@ -149,7 +149,7 @@ fn one_case<T: OutputElement + PartialEq>(
     let q = Laid::new(random, &shapes[0], true, number);
     let k = Laid::new(random, &shapes[1], true, number);
     let v = Laid::new(random, &shapes[2], true, number);
-    let folded = random.once_in(30); // an output that is laid out as only an input may be
+    let folded = random.once_in(30); // an output with a layout that only inputs may have
     let mut o = Laid::new(random, &shapes[3], folded, untouched);
     let lse_shape = if packed { vec![queries, heads] } else { vec![batch, heads, queries] };
     let mut lse = Laid::new(random, &lse_shape, false, -7.0f32);
@@ -211,7 +211,7 @@ fn one_case<T: OutputElement + PartialEq>(
     counts.planned += 1;
 
     let (o_own, lse_own) = (o.own(), lse.own());
-    // Sometimes two inputs are exchanged, or one is left out: unless they look alike, that is refused.
+    // Sometimes exchanges two inputs, or leaves one out: this is refused unless they look alike.
     let (k_view, v_view) =
         if random.once_in(15) { (v.view(), k.view()) } else { (k.view(), v.view()) };
     let forgets = random.once_in(15);
@@ -304,7 +304,7 @@ fn nothing_reaches_past_a_view() {
     let mut random = Random(0x5eed);
     let mut counts = Counts::default();
     for _ in 0..400 {
-        // All values are 0.5, so that an average of them, or 0, is never what marks an element.
+        // All values are 0.5, so that no result, their average or 0, equals the marker.
         one_case(&mut random, 0.5f32, -7.0, &mut counts);
         one_case(&mut random, F16::from_f32(0.5), F16::from_f32(-7.0), &mut counts);
         one_case(&mut random, Bf16::from_f32(0.5), Bf16::from_f32(-7.0), &mut counts);

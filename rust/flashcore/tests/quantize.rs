@@ -1,4 +1,4 @@
-//! Quantisation: the mean, and what is refused.
+//! Quantisation: the mean, and refusals.
 
 use flashcore::{Device, ErrorKind, PlanOptions, Quantize, Tensor, TensorMut, F8E4M3};
 

@@ -1,4 +1,4 @@
-//! What a run, a plan or an option is refused for, and with which sentence.
+//! Refusals of runs, plans and options, and their messages.
 
 use flashcore::{
     build_info, devices, explain, version, Arguments, DType, Device, DeviceArguments, ErrorKind,
@@ -17,7 +17,7 @@ fn plan(describe: impl FnOnce(Problem) -> Problem) -> Plan {
     Plan::new(&problem, &PlanOptions::new()).unwrap()
 }
 
-/// The sentence for a run with these arguments, which must leave the output alone.
+/// Returns the message for a run with these arguments, which must leave the output alone.
 fn refusal(plan: &Plan, complete: impl for<'a> FnOnce(Arguments<'a>) -> Arguments<'a>) -> String {
     let (data, mut result) = (vec![1.0f32; LENGTH], vec![f32::NAN; LENGTH]);
     let q = Tensor::new(&data, &SHAPE).unwrap();
@@ -28,7 +28,7 @@ fn refusal(plan: &Plan, complete: impl for<'a> FnOnce(Arguments<'a>) -> Argument
     error.to_string()
 }
 
-/// Tensors other than the problem's would be read or written past their ends.
+/// Otherwise other tensors than the problem's would be read or written past their ends.
 #[test]
 fn tensors_other_than_the_problems() {
     let plan = plan(|problem| problem);
@@ -116,7 +116,7 @@ fn problems() {
     assert!(invalid(Problem::new(desc(), other, desc(), desc())).starts_with("k: shape is"));
     let overlapping = TensorDesc::strided(DType::F32, &SHAPE, &[0, 0, 32, 1]).unwrap();
     assert!(invalid(Problem::new(desc(), desc(), desc(), overlapping)).contains("overlap"));
-    // A type of its own for a tensor that has one: what a run's pointer would be cast from.
+    // A wrong type for a tensor with a fixed type, to which a run's pointer would be cast.
     let sinks = TensorDesc::contiguous(DType::I32, &[2]).unwrap();
     assert!(invalid(new().sinks(sinks)).starts_with("sinks: dtype is i32, wanted f32"));
     let state = TensorDesc::contiguous(DType::I32, &[2]).unwrap();
@@ -169,7 +169,7 @@ fn the_library() -> Result<()> {
     Ok(())
 }
 
-/// The raw interface on the CPU, where its pointers are to host memory.
+/// The raw interface on the CPU, where pointers are to host memory.
 #[test]
 fn raw_pointers() -> Result<()> {
     let plan = plan(|problem| problem);
@@ -181,7 +181,7 @@ fn raw_pointers() -> Result<()> {
     // library allocates its own on the CPU.
     unsafe { plan.run_on_device(&arguments, std::ptr::null_mut(), 0, std::ptr::null_mut())? };
     assert_eq!(result, data);
-    // SAFETY: a null pointer is an error, before anything is done.
+    // SAFETY: a null pointer is an error before anything happens.
     let error = unsafe {
         let none = DeviceArguments::default();
         plan.run_on_device(&none, std::ptr::null_mut(), 0, std::ptr::null_mut()).unwrap_err()

@@ -1,4 +1,4 @@
-//! Caches, merge and append: runs over pages against the same keys in one piece.
+//! Caches, merge and append: compares runs over pages with the same keys in one piece.
 
 use flashcore::{
     Append, Arguments, Merge, Plan, PlanOptions, Problem, Step, Tensor, TensorMut, Workspace,
@@ -8,7 +8,7 @@ const HEADS: usize = 2;
 const WIDTH: usize = 8;
 const PAGE: usize = 4;
 
-/// Numbers that differ, and are the same in each run.
+/// Distinct numbers, the same in each run.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12345);
     (0..count)

@@ -1,4 +1,4 @@
-// The products of a tile on matrix registers (AMX): the same interface as micro_kernel-inl.hpp.
+// Products of a tile on matrix registers (AMX): the same interface as micro_kernel-inl.hpp.
 //
 // A tile register holds 16 rows of 64 bytes. TDPBF16PS: C(16x16, f32) += A(16x32, bf16, row-major)
 // * B(32x16, bf16, as 16 rows of 16 pairs), which is how K^T and V are packed for bf16.
@@ -20,7 +20,7 @@ static_assert(kPanel == 32 && kPairs);
 
 constexpr int64_t row_tile(int64_t rows) { return rows < kRowTile ? rows : kRowTile; }
 
-// All eight registers are 16 rows of 64 bytes.
+// Configures all eight registers as 16 rows of 64 bytes.
 inline void begin_products() {
   struct alignas(64) Config {
     uint8_t palette = 1;
@@ -35,8 +35,8 @@ inline void begin_products() {
 
 inline void end_products() { _tile_release(); }
 
-// Sums over `units` (a multiple of 16) of 16 or 32 rows of `a` and one or two halves of a panel;
-// they go to `out`. Strides in floats.
+// Multiplies 16 or 32 rows of `a` by one or two halves of a panel, summed over `units` (a multiple
+// of 16), and stores to `out`. Strides in floats.
 template <bool kBothRows, bool kBothColumns>
 HWY_NOINLINE void multiply(const float* a, int64_t a_stride, const float* b, int64_t units,
                            float* out, int64_t out_stride) {

@@ -3,8 +3,8 @@
 //   for each block of keys:       pack K^T and V (once, for all rows of all heads of the job)
 //     for each tile of rows:      S = Q K^T | mask | P = softmax(S) | O = O * alpha + P V
 //
-// S and P of a tile stay in the first-level cache, the packed block in the second. A job of few rows
-// (TileJob::direct) reads K and V in place instead.
+// S and P of a tile stay in the first-level cache, the packed block in the second. A job with few
+// rows (TileJob::direct) reads K and V in place instead.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ inline Buffers buffers_of(const TileJob& job) {
           at(layout.staging)};
 }
 
-// Queries [first, last) that the rows of a tile are of.
+// The queries [first, last) that a tile's rows belong to.
 inline KeyRange queries_of(const TileJob& job, int64_t row, int64_t rows) {
   const int64_t last = row + rows - 1;
   if (row / job.queries != last / job.queries) {
@@ -71,7 +71,7 @@ inline void add_special(const TileJob& job, const BlockPlaces& places, const Spe
   }
 }
 
-// Of a block, what a tile of rows sees: no columns when it is nothing.
+// The columns of a block that a tile of rows sees; no columns if it sees none.
 inline Columns columns_of(const TileJob& job, int64_t row, int64_t rows, int64_t block,
                           int64_t count) {
   const ForwardProblem& p = *job.problem;
@@ -89,7 +89,7 @@ inline Columns columns_of(const TileJob& job, int64_t row, int64_t rows, int64_t
   return columns;
 }
 
-// What the softmax needs of a row.
+// The data of a row that the softmax needs.
 struct SoftmaxRow {
   int64_t head = 0;
   int64_t query = 0;
@@ -101,8 +101,8 @@ inline SoftmaxRow softmax_row_of(const TileJob& job, int64_t row) {
   return {head, job.query_of(row), row_scale(job, head)};
 }
 
-// Scores of `rows` rows to probabilities; alpha[r] becomes the factor of a row's older sums. Calls
-// keep(r, scores) with the scores that are about to go. `largest` and `denominator` are the rows'.
+// Turns the scores of `rows` rows into probabilities; alpha[r] gets the factor for the row's older sums.
+// Calls keep(r, scores) before the scores are overwritten. `largest` and `denominator` are per row.
 template <class Keep>
 void softmax_tile(const TileJob& job, const SoftmaxRow* of, int64_t rows, const Columns& columns,
                   float* s, float* largest, float* denominator, float* alpha, const Keep& keep) {
@@ -125,7 +125,7 @@ void softmax_tile(const TileJob& job, const SoftmaxRow* of, int64_t rows, const 
   for (int64_t r = 0; r < rows; ++r) denominator[r] = denominator[r] * alpha[r] + sums[r];
 }
 
-// A tile of rows against the packed block.
+// Processes a tile of rows against the packed block.
 inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockPlaces& places,
                         const SpecialKeys& special, int64_t row, int64_t rows, int64_t block,
                         int64_t count) {
@@ -137,7 +137,7 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockP
   SoftmaxRow of[kLargestRowTile];
   for (int64_t r = 0; r < rows; ++r) of[r] = softmax_row_of(job, row + r);
   HWY_ALIGN float alpha[kLargestRowTile] = {};
-  uint8_t attends[kLargestRowTile * kLargestBlockKv];  // whether a row attends to a special key
+  uint8_t attends[kLargestRowTile * kLargestBlockKv];  // true: the row attends to the special key
   softmax_tile(job, of, rows, columns, buffers.s, buffers.largest + row, buffers.denominator + row,
                alpha, [&](int64_t r, const float* s) {
                  for (int32_t n = 0; n < special.count; ++n) {
@@ -150,14 +150,14 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockP
   if (special.count > 0) add_special(job, places, special, attends, columns, rows, buffers, o);
 }
 
-// The largest |o| of a row that is stored as `o` times `factor`.
+// The largest magnitude of a row that is stored as `o` times `factor`.
 inline float largest_magnitude(const float* o, int64_t width, float factor) {
   float largest = 0;
   for (int64_t c = 0; c < width; ++c) largest = larger(largest, std::abs(o[c] * factor));
   return largest;
 }
 
-// Writes a row of O and its LSE from its sums. The row has no key when the denominator is 0.
+// Writes a row of O and its LSE from its sums. A denominator of 0 means that the row sees no key.
 inline void finish_row(const TileJob& job, int64_t row, float largest, float denominator,
                        const float* o) {
   const ForwardProblem& p = *job.problem;
@@ -168,7 +168,7 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   const double shift = alibi_of(job, head, query).shift;
   const RowScale scale = row_scale(job, head);
   constexpr double kLog2EExact = 1.4426950408889634, kLn2 = 0.69314718055994531;
-  const double top = reference_of(largest, scale.power);  // in powers of two
+  const double top = reference_of(largest, scale.power);  // as a power of two
   double natural = top * kLn2 + shift;
   double sum = denominator;
   double weight = 1;
@@ -178,25 +178,25 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
       natural = sink;
       sum = 1;
     } else {
-      // Scores are compared, then scaled: the sink may be the largest of them to the last bit.
+      // Subtracts before scaling: the sink may equal the largest score to the last bit.
       const double score = static_cast<double>(largest) * scale.score + shift;
       const double power = static_cast<double>(largest) * scale.power;
       const double above = (sink - score) * kLog2EExact + (power - top);
       weight = std::exp2(-std::max(above, 0.0));
-      // Of a sink of +inf this is NaN, as it is of a score of +inf.
+      // NaN for a sink of +inf, as for a score of +inf.
       sum = sum * weight + std::exp2(above - std::max(above, 0.0));
       if (above > 0) natural = sink;
     }
   }
   double factor = denominator == 0 ? 0 : weight / sum;
-  const double probability = factor;  // of a score at the row's reference, where exponents are 0
+  const double probability = factor;  // probability of a score at the row's reference (exponent 0)
   if (p.dropout_p > 0) factor *= static_cast<double>(dropout_rescale(p.dropout_p));
   const float o_scale = p.o_scale.present ? args.o_scale[p.o_scale.at(job.batch, head)] : 1.0f;
   store_row(p.o_dtype, o, p.head_dim_v, static_cast<float>(factor), args.o,
             p.o.at(job.batch, head, position), o_scale);
   if (wants_largest(p)) {
     const double above = static_cast<double>(largest) * scale.power -
-                         reference_of(largest, scale.power);  // the largest score's exponent
+                         reference_of(largest, scale.power);  // exponent of the largest score
     add_largest(p, args, job.batch, head,
                 largest_magnitude(o, p.head_dim_v, static_cast<float>(factor)),
                 denominator == 0 ? 0 : static_cast<float>(probability * std::exp2(above)));
@@ -229,7 +229,7 @@ inline void attend_packed(const TileJob& job, const Buffers& buffers) {
   end_products();
 }
 
-// The rows of KV head n of the job against a block that is read in place.
+// Processes the rows of KV head n of the job against a block that is read in place.
 inline void attend_head(const TileJob& job, const Buffers& buffers, const SoftmaxRow* of, int64_t n,
                         const DirectBlock& block, const Columns& columns, RowsAhead& k_ahead,
                         RowsAhead& v_ahead) {
@@ -376,7 +376,7 @@ inline TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t bloc
     return at;
   };
   const int64_t all_rows = round_up(rows, kRowStep);
-  // A direct job has Q, widened rows, O and the columns of a transposed V in the four.
+  // A direct job has Q in q, widened rows in k, O in v, and columns of a transposed V in staging.
   constexpr int64_t kRows = kDirectHeads * kDirectRows;
   layout.q = place(std::max(all_rows * layout.units_qk, kRows * direct_width(p.head_dim_qk)));
   layout.k = place(std::max(block_kv * layout.units_qk,

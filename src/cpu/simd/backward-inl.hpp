@@ -1,7 +1,7 @@
-// Gradients of one batch entry and KV head, for a range of its keys.
+// Computes the gradients of one batch entry and KV head for a range of its keys.
 //
-//   for each block of keys:            K^T, V^T and K packed | dK = dV = 0
-//     for each head, block of queries: Q, dO packed, each as a factor and as a sum's rows
+//   for each block of keys:            pack K^T, V^T and K | dK = dV = 0
+//     for each head, block of queries: pack Q and dO, each as a left factor and as rows to sum
 //       for each tile of rows:         S = Q K^T, dP = dO V^T | P, dS by rows
 //       P^T, dS^T                      dV += P^T dO | dK += dS^T Q | dQ += dS K
 #pragma once
@@ -20,7 +20,7 @@ namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
 // ---- products
 
-// Rows of fp32 as the products read them.
+// Converts rows of fp32 to the form that the products read.
 inline void narrow_rows(int64_t first, int64_t last, int64_t begin, int64_t end, float* rows) {
   if constexpr (kPairs) {
     for (int64_t r = first; r < last; ++r) {
@@ -89,7 +89,7 @@ inline void attend_backward(const BackwardJob& job) {
   KeyBlock keys;
   begin_products();
   for (int64_t block = job.keys.begin; block < job.keys.end; block += l.block_kv) {
-    const int64_t count = std::min(l.block_kv, job.keys.end - block);  // rows that are written
+    const int64_t count = std::min(l.block_kv, job.keys.end - block);  // rows to write
     const int64_t used = std::clamp<int64_t>(s.len_kv - block, 0, count);
     std::fill_n(buffers.dk, count * l.width_qk, 0.0f);
     std::fill_n(buffers.dv, count * l.width_v, 0.0f);
@@ -113,7 +113,7 @@ inline void attend_backward(const BackwardJob& job) {
 
 // ---- before and after
 
-// Whether a row of which the LSE is the sink's sees a key all the same.
+// Returns whether a row sees a key even though its LSE equals its sink.
 inline bool sees_key(const BackwardJob& job, int64_t head, int64_t query) {
   const ForwardProblem& p = job.problem->forward;
   const Arguments& args = job.arguments->forward;
@@ -132,7 +132,7 @@ inline bool sees_key(const BackwardJob& job, int64_t head, int64_t query) {
   return false;
 }
 
-// delta and lse of every query in use of a head; adds to what its sink gets.
+// Computes delta and lse of every query in use of a head; returns the gradient of its sink.
 inline double prepare_rows(const BackwardJob& job, int64_t head) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const ForwardProblem& p = job.problem->forward;
@@ -159,7 +159,7 @@ inline double prepare_rows(const BackwardJob& job, int64_t head) {
     if (!none) {
       load_row(p.o_dtype, job.arguments->forward.o, p.o.at(job.tile.batch, head, at), p.head_dim_v,
                1.0f, o, l.width_v);
-      none = std::isnan(sink) && !std::isnan(o[0]);  // with a key, O is NaN, too
+      none = std::isnan(sink) && !std::isnan(o[0]);  // if the row saw a key, O would be NaN, too
     }
     if (none) {
       lse = kInfinity;
@@ -178,7 +178,7 @@ inline double prepare_rows(const BackwardJob& job, int64_t head) {
   return d_sink;
 }
 
-// dQ of the rows of a head: the sum of `count` partial results, `stride` floats apart.
+// Computes dQ of a head's rows: the sum of `count` partial results, `stride` floats apart.
 inline void finish_rows(const BackwardJob& job, int64_t head, int64_t count, int64_t stride) {
   const ForwardProblem& p = job.problem->forward;
   const Sequence& s = job.tile.sequence;
@@ -191,7 +191,7 @@ inline void finish_rows(const BackwardJob& job, int64_t head, int64_t count, int
   }
 }
 
-// Adds the part of one batch entry and query head to the owned elements of dBias, in scratch memory.
+// Adds the contribution of one batch entry and query head to the job's elements of dBias, in scratch memory.
 inline void add_to_bias(const BackwardJob& job, int64_t head, const BiasTile& tile) {
   const BackwardLayout& l = *job.layout;
   const Sequence& s = job.tile.sequence;

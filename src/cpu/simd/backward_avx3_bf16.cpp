@@ -1,4 +1,4 @@
-// bf16 inputs by VDPBF16PS, two products per lane: for processors where it runs at full rate.
+// bf16 inputs through VDPBF16PS, two products per lane: for processors that run it at full rate.
 #include <immintrin.h>
 #define FLASHCORE_SIMD_TARGET HWY_AVX3
 #define FLASHCORE_SIMD_NAMESPACE avx3_bf16

@@ -1,8 +1,8 @@
-// The blocks of keys and queries that the backward pass multiplies: their rows read, packed, and P
-// and dS of their pairs.
+// The blocks of keys and queries that the backward pass multiplies: reads and packs their rows, and
+// computes P and dS of their pairs.
 //
 // A row of Q, K, V or dO that is not finite takes part in no product, since 0 times it would be
-// NaN: it is packed as zeros, and the pairs that it is part of and that remain are added one by one.
+// NaN: it is packed as zeros, and its pairs that remain after masking are added one by one.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline BackwardBuffers buffers_of(const BackwardJob& job) {
           reinterpret_cast<double*>(job.tile.scratch + l.d_bias)};
 }
 
-// ---- rows of the four inputs as fp32, padded
+// ---- loads rows of the four inputs as fp32, padded
 
 inline void load_q(const BackwardJob& job, int64_t head, int64_t query, float* out) {
   const ForwardProblem& p = job.problem->forward;
@@ -97,7 +97,7 @@ inline bool is_special(const SpecialKeys& special, int64_t column) {
          special.index + special.count;
 }
 
-// `transposed_only`: where no product needs K by rows.
+// `transposed_only`: no product needs K by rows.
 inline void pack_keys(const BackwardJob& job, int64_t first, int64_t count, bool transposed_only,
                       const BackwardBuffers& buffers, KeyBlock& block) {
   const BackwardLayout& l = *job.layout;
@@ -165,8 +165,8 @@ inline void pack_queries(const BackwardJob& job, int64_t head, int64_t first, in
   pack_rows(d_o, count, l.width_v, kBlockQ, buffers.d_o_rows);
 }
 
-// The products of the pairs that are left out of the blocks', in row r of a block: of all columns
-// where the row is special, otherwise of special ones.
+// Visits the pairs in row r of a block that the block products leave out: all columns if the row is
+// special, otherwise the special columns.
 template <class Visit>
 void for_each_special(const KeyBlock& keys, const QueryBlock& queries, int64_t r,
                       const Columns& columns, const Visit& visit) {
@@ -180,8 +180,8 @@ void for_each_special(const KeyBlock& keys, const QueryBlock& queries, int64_t r
   }
 }
 
-// Fills in s and dp of special pairs; with `update`, adds what they give to the gradients, and takes
-// them out of the products.
+// Computes s and dp of special pairs. special_gradients() adds their contribution to the gradients
+// and zeroes them in P and dS, so that the products skip them.
 inline void special_products(const BackwardJob& job, const KeyBlock& keys,
                              const QueryBlock& queries, int64_t r, const Columns& columns,
                              const BackwardBuffers& buffers, const GradientRow& row) {
@@ -220,7 +220,7 @@ inline void special_gradients(const BackwardJob& job, const KeyBlock& keys,
   });
 }
 
-// The columns of a block that any of its queries sees; empty: last is 0.
+// The columns of a block that any of its queries sees; if there are none, last is 0.
 inline Columns columns_of(const BackwardJob& job, const KeyBlock& keys, const QueryBlock& queries) {
   const ForwardProblem& p = job.problem->forward;
   const KeyRange hull =
@@ -236,7 +236,7 @@ inline Columns columns_of(const BackwardJob& job, const KeyBlock& keys, const Qu
   return columns;
 }
 
-// Calls visit(r, row) for every row of the block with P and dS of the columns.
+// Calls visit(r, row) for every row of the block, with P and dS of the columns.
 template <class Visit>
 void for_each_gradient_row(const BackwardJob& job, const KeyBlock& keys, const QueryBlock& queries,
                            const Columns& columns, const BackwardBuffers& buffers,

@@ -1,4 +1,4 @@
-// The compiler's own baseline: NEON on arm64.
+// The compiler's baseline instruction set: NEON on arm64.
 #define FLASHCORE_SIMD_NAMESPACE native
 #include "cpu/simd/backward-inl.hpp"
 

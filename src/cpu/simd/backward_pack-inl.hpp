@@ -1,8 +1,8 @@
-// Blocks of rows as the backward pass' products read them, each layout from the same rows of fp32.
+// Packs rows of fp32 into the layouts that the backward pass' products read.
 //
-//   tiles    [row tile][unit][row]          rows times panels: Q and dO (AMX: [row][unit])
+//   tiles    [row tile][unit][row]          left factors: Q and dO (AMX: [row][unit])
 //   panels   [panel][unit][kPanel rows]     transposed: K^T and V^T
-//   rows     [panel][unit of rows][kPanel]  as V in the forward pass: K, Q and dO
+//   rows     [panel][unit of rows][kPanel]  like V in the forward pass: K, Q and dO
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
-// A row of fp32 as units, padded with zeros. As pairs it was bf16: the upper half is all there is.
+// A row of fp32 as units, padded with zeros. Pairs come from bf16: the upper half holds everything.
 inline void to_units(const float* row, int64_t width, int64_t units, float* out) {
   const int64_t used = std::min(width, units * kUnit);
   if constexpr (kPairs) {
@@ -39,7 +39,7 @@ inline void pack_tile(const float* rows, int64_t count, int64_t width, int64_t u
   }
 }
 
-// `rows` has zeros up to full panels. Staging: kLanes rows of units.
+// `rows` must have zeros up to full panels. Staging: kLanes rows of units.
 inline void pack_panels(const float* rows, int64_t count, int64_t width, int64_t units,
                         float* staging, float* out) {
   for (int64_t j = 0; j < round_up(count, kPanel); j += kLanes) {
@@ -50,15 +50,15 @@ inline void pack_panels(const float* rows, int64_t count, int64_t width, int64_t
   }
 }
 
-// `rows` has zeros up to full panels; `block` rows have room.
+// `rows` must have zeros up to full panels; `out` has room for `block` rows.
 inline void pack_rows(const float* rows, int64_t count, int64_t width, int64_t block, float* out) {
   for (int64_t j = 0; j < round_up(count, kPanel); j += kUnit) {
     store_v_units(rows + j * width, width, j / kUnit, block / kUnit, out);
   }
 }
 
-// out[c * out_stride + r] = in[r * in_stride + c], for rows and columns that are multiples of
-// kLanes and of 4.
+// out[c * out_stride + r] = in[r * in_stride + c]; rows must be a multiple of kLanes, columns a
+// multiple of 4.
 inline void transpose_block(const float* in, int64_t in_stride, int64_t rows, int64_t columns,
                             float* out, int64_t out_stride) {
   HWY_ALIGN float turned[4 * kPanel];

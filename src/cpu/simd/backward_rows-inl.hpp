@@ -1,5 +1,5 @@
 // Probabilities and their gradients, row by row: P = exp(S - LSE), dS = P (m dP - delta), with the
-// scores of the forward pass, and m what dropout multiplies by.
+// scores of the forward pass, and m the factor of dropout.
 #pragma once
 
 #include <algorithm>
@@ -26,19 +26,19 @@ inline void add_row(float factor, const float* from, int64_t width, float* to) {
   }
 }
 
-// What a row of a block is made from, and where it goes.
+// The inputs and outputs of one row of a block.
 struct GradientRow {
   int64_t head = 0;
   int64_t query = 0;
   float lse = 0;  // infinity: the row sees no key
   float delta = 0;
-  float* s = nullptr;   // products, then scores; kRemoved where no pair remains
+  float* s = nullptr;   // products, then scores; kRemoved if the pair is masked
   float* dp = nullptr;  // dO . V, then dS, before the softcap's derivative
-  float* p = nullptr;   // what dV gets: P m
-  float* ds = nullptr;  // what dQ and dK get, before the scale
+  float* p = nullptr;   // P m, the weights of dV's sum
+  float* ds = nullptr;  // the weights of dQ's and dK's sums, before the scale
 };
 
-// 1 - tanh^2 of the softcap, from products.
+// 1 - tanh^2 of the softcap, computed from products.
 inline void softcap_slopes(const ForwardProblem& p, float product, const Columns& columns,
                            const float* s, float* slopes) {
   const VecF factor = hn::Set(kF, product * (1.0f / p.softcap));
@@ -49,8 +49,8 @@ inline void softcap_slopes(const ForwardProblem& p, float product, const Columns
   }
 }
 
-// Masks the scores and fills in the row. Gives the sum of dS times the distance from the diagonal,
-// where the gradient of slopes is asked for.
+// Masks the scores and fills in the row. Returns the sum of dS times the distance from the diagonal
+// if the gradient of slopes is requested.
 inline double gradient_row(const BackwardJob& job, const GradientRow& row, const Columns& columns,
                            bool banded) {
   const ForwardProblem& p = job.problem->forward;

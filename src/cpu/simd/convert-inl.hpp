@@ -1,4 +1,4 @@
-// Rows of any input type to fp32, and fp32 rows to any output type.
+// Converts rows of any input type to fp32, and fp32 rows to any output type.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
-// One decoder a type: T, and a vector of fp32 from kLanes elements.
+// One decoder per type: T, and load(), a vector of fp32 from kLanes elements.
 struct DecodeF32 {
   using T = float;
   static HWY_INLINE VecF load(const T* p) { return hn::LoadU(kF, p); }
@@ -24,8 +24,8 @@ struct DecodeBF16 {
   }
 };
 
-// A format of at most 16 bits, each lane the low bits of `raw`. Subnormals go through integers:
-// processors take long for subnormal operands.
+// A format of at most 16 bits, in the low bits of each lane of `raw`. Subnormals are converted as
+// integers, because processors are slow on subnormal operands.
 template <FloatFormat kFormat>
 HWY_INLINE VecF decode_lanes(VecU raw) {
   constexpr int kSign = kFormat.sign_shift();
@@ -55,15 +55,15 @@ struct DecodeF16 {
 #if HWY_ARCH_X86 && HWY_CAP_GE256
     const hn::Rebind<hwy::float16_t, F> narrow;
     return hn::PromoteTo(kF, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(p)));
-#else  // in full: conversions without F16C do not keep infinities and NaN
+#else  // in full: conversions without F16C lose infinities and NaN
     const hn::Rebind<uint16_t, F> narrow;
     return decode_lanes<flashcore::kF16>(hn::PromoteTo(kU, hn::LoadU(narrow, p)));
 #endif
   }
 };
 
-// e5m2 is the upper half of an fp16. e4m3 has a bit more of mantissa and one less of exponent: as an
-// fp16 it is 2^-8 of its value, but for NaN.
+// e5m2 is the upper half of an fp16. e4m3 has one more mantissa bit and one less exponent bit: read
+// as fp16 it is 2^-8 of its value, except for NaN.
 template <FloatFormat kFormat>
 struct DecodeF8 {
   using T = uint8_t;
@@ -112,7 +112,7 @@ void load_row_as(const void* base, int64_t first, int64_t width, float scale, fl
   for (; c < padded; ++c) out[c] = 0;
 }
 
-// Elements [first, first + width) of `base` as fp32, times `scale`, then zeros up to `padded`.
+// Loads elements [first, first + width) of `base` as fp32, times `scale`, then zeros up to `padded`.
 inline void load_row(DType dtype, const void* base, int64_t first, int64_t width, float scale,
                      float* out, int64_t padded) {
   switch (dtype) {
@@ -129,8 +129,8 @@ inline void load_row(DType dtype, const void* base, int64_t first, int64_t width
   }
 }
 
-// The bits of `x` rounded to nearest even in a format of at most 16 bits, in the low bits of each
-// lane. Past the largest value: as flashcore::encode.
+// Returns the bits of `x`, rounded to nearest even in a format of at most 16 bits, in the low bits
+// of each lane. Values past the largest are handled like in flashcore::encode.
 template <FloatFormat kFormat>
 HWY_INLINE VecU encode_lanes(VecF x) {
   constexpr int kShift = 23 - kFormat.mantissa_bits;
@@ -153,7 +153,7 @@ HWY_INLINE VecU encode_lanes(VecF x) {
   const VecU half = hn::Set(kU, (uint32_t{1} << (kShift - 1)) - 1 - kRebias);
   VecU bits = hn::ShiftRight<kShift>(hn::Add(hn::Add(size, half), odd));
   if constexpr (kRebias != 0) {
-    // Adding a power of two whose last place is the subnormals' lets the addition round.
+    // Adding a power of two with the last place of the subnormals makes the addition round.
     constexpr uint32_t kMagic =
         static_cast<uint32_t>(127 + 24 - kFormat.bias() - kFormat.mantissa_bits) << 23;
     const VecU magic = hn::Set(kU, kMagic);
@@ -180,8 +180,8 @@ void store_row_as(const float* in, int64_t width, VecF factor, T* out, float div
   }
 }
 
-// Writes `width` elements at `first` of `base`: `in`, times `scale`; fp8 is divided by `divisor`,
-// too. `in` is padded to full vectors.
+// Writes `width` elements at `first` of `base`: `in`, times `scale`; fp8 is also divided by
+// `divisor`. `in` is padded to full vectors.
 inline void store_row(DType dtype, const float* in, int64_t width, float scale, void* base,
                       int64_t first, float divisor = 1) {
   const VecF factor = hn::Set(kF, scale);

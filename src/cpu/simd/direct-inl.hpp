@@ -1,15 +1,15 @@
-// Few rows against many keys: memory is the limit, and packing K and V would take longer than both
-// products. Rows are read where they lie and widened in registers:
+// Few rows against many keys: memory-bound, and packing K and V would take longer than both
+// products. Rows are read in place and widened in registers:
 //
 //   for each block of kDirectKeys keys:   find where their rows lie
 //     for each KV head of the job:        S = Q K^T               lanes along Dqk
 //                                         P = softmax(S)
 //                                         O = O * alpha + P V     lanes are columns of V
 //
-// All heads of a block take turns, since in pages the heads of a key lie side by side, and the rows
-// of a head kilobytes apart. Meanwhile the next block is asked for, row by row in the order of memory.
+// A block is processed for all heads before the next one, since in pages the heads of a key are adjacent, and
+// the rows of a head are kilobytes apart. Meanwhile the next block is prefetched, row by row in memory order.
 //
-// Q and O have their elements in the order in which K and V come out of registers (widen-inl.hpp).
+// The elements of Q and O are in the order in which widening produces K and V (widen-inl.hpp).
 #pragma once
 
 #include <algorithm>
@@ -25,24 +25,24 @@ namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
 inline constexpr int64_t kDirectKeys = 32;
 inline constexpr int kKeysAtOnce = kManyRegisters ? 4 : 2;
-// With more rows, fp8 is widened once into memory instead of once per four rows in registers.
+// With more rows, fp8 is widened once into memory, not once per four rows in registers.
 inline constexpr int64_t kMostRowsOfBytes = 8;
 
-// Floats of a row of Q, and of O.
+// Floats per row of Q, or of O.
 inline int64_t direct_width(int64_t head_dim) { return round_up(head_dim, kMostWidened * kLanes); }
 
-// Where the rows of a block lie: of KV head 0, in bytes (scales: in elements). Columns without a key
-// that is read have the place of the nearest one that is.
+// The addresses of a block's rows for KV head 0, in bytes (scales: in elements). Columns whose key
+// is not read have the address of the nearest one that is.
 struct DirectBlock {
-  int64_t begin = 0;  // keys of the block before it are not read
-  int64_t end = 0;    // keys of the block that there are
+  int64_t begin = 0;  // keys of the block before this one are not read
+  int64_t end = 0;    // number of keys in the block
   int64_t k[kDirectKeys];
   int64_t v[kDirectKeys];
   int64_t k_scale[kDirectKeys];
   int64_t v_scale[kDirectKeys];
 };
 
-// Of keys [first, first + count) of the job's sequence.
+// Fills in keys [first, first + count) of the job's sequence.
 inline void find_rows(const TileJob& job, int64_t first, int64_t count, DirectBlock& block) {
   const ForwardProblem& p = *job.problem;
   KeyPlace places[kDirectKeys];
@@ -65,13 +65,13 @@ inline void find_rows(const TileJob& job, int64_t first, int64_t count, DirectBl
   }
 }
 
-// Rows of one KV head: those of K or V of a block.
+// The rows of K or V of one KV head in a block.
 struct DirectRows {
   const std::byte* base = nullptr;
   const int64_t* at = nullptr;  // bytes from base
-  int64_t begin = 0;            // columns of the block
+  int64_t begin = 0;            // first column of the block
   int64_t end = 0;
-  int64_t width = 0;  // elements
+  int64_t width = 0;  // in elements
 
   template <class T>
   const T* row(int64_t j) const {
@@ -93,8 +93,8 @@ inline DirectRows rows_of_v(const TileJob& job, int64_t head_kv, const DirectBlo
           p.head_dim_v};
 }
 
-// Asks for the rows of a block of K or V, those of all heads of a job, a few at a time, in the order in
-// which they lie, so that the processor foresees the rest. They go to the second-level cache.
+// Prefetches the rows of a block of K or V, for all heads of a job, a few at a time and in memory
+// order, which the hardware prefetcher recognises. They go to the second-level cache.
 class RowsAhead {
  public:
   RowsAhead(const DirectRows& rows, DType dtype, const RowStrides& strides, int64_t heads)
@@ -105,7 +105,7 @@ class RowsAhead {
         heads_first_(std::abs(strides.head) < std::abs(strides.row)),
         key_(rows.begin) {}
 
-  // Always inline: GCC takes a function that only prefetches for one without effects, and drops it.
+  // Always inline: GCC assumes that a function that only prefetches has no effect, and drops it.
   HWY_INLINE void ask(int64_t count) {
     constexpr int64_t kLine = 64;
     for (; count > 0 && key_ < rows_.end && head_ < heads_; --count) {
@@ -126,7 +126,7 @@ class RowsAhead {
   int64_t key_, head_ = 0;
 };
 
-// Rows out of the columns of a V that is stored transposed; its elements are bytes.
+// Builds rows from the columns of a V that is stored transposed; its elements are bytes.
 inline DirectRows rows_of_columns(const TileJob& job, const DirectRows& v, uint8_t* out,
                                   int64_t (&at)[kDirectKeys]) {
   const int64_t stride = job.problem->v.row;
@@ -150,7 +150,7 @@ inline void load_direct_q(const TileJob& job, float* out) {
   }
 }
 
-// Blocks of four lanes added up into one.
+// Adds up blocks of four lanes.
 template <class D>
 HWY_INLINE auto add_blocks(D d, hn::Vec<D> v) {
   if constexpr (HWY_LANES(float) == 4 || hn::MaxLanes(d) == 4) {
@@ -161,7 +161,7 @@ HWY_INLINE auto add_blocks(D d, hn::Vec<D> v) {
   }
 }
 
-// Four sums over lanes, each in the same order.
+// Sums four vectors over their lanes, each in the same order.
 HWY_INLINE auto sums_of(VecF a, VecF b, VecF c, VecF d) {
   const hn::Repartition<uint64_t, F> wide;
   const VecF first = hn::Add(hn::InterleaveLower(kF, a, b), hn::InterleaveUpper(kF, a, b));
@@ -226,7 +226,7 @@ HWY_NOINLINE void dot_tile(const float* q, int64_t depth, const DirectRows& k, i
   }
 }
 
-// The rows as fp32 in `out`, in the order of `Widen`, padded to direct_width.
+// Widens the rows to fp32 in `out`, in the order of `Widen`, padded to direct_width.
 template <class Widen>
 DirectRows widen_rows(const DirectRows& rows, float* out, int64_t (&at)[kDirectKeys]) {
   constexpr int64_t kChunk = Widen::kVecs * kLanes;
@@ -249,7 +249,7 @@ DirectRows widen_rows(const DirectRows& rows, float* out, int64_t (&at)[kDirectK
   return {reinterpret_cast<const std::byte*>(out), at, rows.begin, rows.end, width};
 }
 
-// Scores of all rows. Those of keys that are not read are removed later.
+// Scores of all rows. Scores of keys that are not read are removed later.
 template <class Widen>
 void direct_scores(const float* q, int64_t rows, const DirectRows& k, RowsAhead& k_ahead,
                    RowsAhead& v_ahead, const Columns& columns, float* s) {
@@ -270,7 +270,7 @@ void direct_scores(const float* q, int64_t rows, const DirectRows& k, RowsAhead&
   }
 }
 
-// Multiplies columns of all rows by the scales of their keys.
+// Multiplies the columns of all rows by the scales of their keys.
 inline void scale_columns(const float* scales, const int64_t* at, const Columns& columns,
                           int64_t rows, float* s) {
   HWY_ALIGN float scale[kDirectKeys];
@@ -283,13 +283,13 @@ inline void scale_columns(const float* scales, const int64_t* at, const Columns&
   }
 }
 
-// What P V needs of some rows.
+// The inputs and the output of P V for some rows.
 struct DirectSums {
   const float* p;       // [rows][kScoreStride]
-  const float* scores;  // [rows][kDirectKeys], kRemoved where a pair does not attend
+  const float* scores;  // [rows][kDirectKeys], kRemoved if the pair does not attend
   const float* alpha;
   float* o;
-  int64_t width;  // of a row of o
+  int64_t width;  // elements per row of o
 
   DirectSums from(int64_t row) const {
     return {p + row * kScoreStride, scores + row * kDirectKeys, alpha + row, o + row * width,
@@ -297,8 +297,8 @@ struct DirectSums {
   }
 };
 
-// o[r] = o[r] * alpha[r] + P V in columns that a V that is not finite may be in: P times such a value
-// is a choice, pair by pair. Finite columns get the bits that they get without it.
+// o[r] = o[r] * alpha[r] + P V for columns where V may not be finite: such a value is added only
+// for pairs that attend. Finite columns get the same bits as without this function.
 template <class Widen>
 HWY_NOINLINE void choose_values(const DirectSums& sums, int64_t rows, const DirectRows& v,
                                 int64_t column, int64_t count) {
@@ -329,7 +329,7 @@ HWY_NOINLINE void choose_values(const DirectSums& sums, int64_t rows, const Dire
   }
 }
 
-// o[r] = o[r] * alpha[r] + P V in kVecs vectors of columns, of which `count` elements are in V.
+// o[r] = o[r] * alpha[r] + P V in kVecs vectors of columns; `count` of their elements are in V.
 template <class Widen, int kRows, int kVecs, bool kEnd>
 HWY_NOINLINE void add_values(const DirectSums& sums, const DirectRows& v, int64_t column,
                              int64_t count) {
@@ -362,7 +362,7 @@ HWY_NOINLINE void add_values(const DirectSums& sums, const DirectRows& v, int64_
       }
     }
   }
-  // What is not finite in V is in the sums of every row, also of those that do not attend to it.
+  // A value of V that is not finite is in the sums of every row, even of rows that do not attend to it.
   VecF all = acc[0][0];
 #pragma GCC unroll 4
   for (int n = 1; n < kVecs; ++n) all = hn::Add(all, acc[0][n]);

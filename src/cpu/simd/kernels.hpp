@@ -1,4 +1,4 @@
-// The kernels of both passes and of quantisation, by instruction set.
+// The kernels of both passes and of quantisation, per instruction set.
 #pragma once
 
 #include "cpu/simd/backward_job.hpp"
@@ -8,11 +8,11 @@
 
 namespace flashcore::cpu {
 
-// Null for an instruction set that this build has no kernels for.
+// Members are null for an instruction set that this build has no kernels for.
 struct TargetKernels {
   const SimdKernels* forward = nullptr;
   const BackwardKernels* backward = nullptr;
-  const QuantizeKernels* quantize = nullptr;  // of fp32 targets, as target_for(false) gives them
+  const QuantizeKernels* quantize = nullptr;  // only fp32 targets, as from target_for(false)
 };
 
 TargetKernels kernels_of(Target target);

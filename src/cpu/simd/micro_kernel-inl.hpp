@@ -10,10 +10,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
-// Rows of the largest tile: with its two vectors of B and a broadcast it fills the registers.
+// Rows of the largest tile: with two vectors of B and a broadcast it fills the registers.
 inline constexpr int kRowTile = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 12 : 6;
 
-// The largest tile that is not more than `rows`; 12, 8 (6), 4, 2, 1.
+// The largest tile of at most `rows` rows; 12, 8 (6), 4, 2, 1.
 constexpr int64_t row_tile(int64_t rows) {
   if (rows >= kRowTile) return kRowTile;
   return rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
@@ -53,7 +53,7 @@ HWY_INLINE void accumulate(const float* HWY_RESTRICT a, const float* HWY_RESTRIC
   }
 }
 
-// s[r][c] for columns [first, last), multiples of kLanes, `first` one of kPanel.
+// s[r][c] for columns [first, last), multiples of kLanes; `first` is a multiple of kPanel.
 template <int kRows, int kVecs>
 HWY_NOINLINE void score_panel(const float* q, const float* k, int64_t units, float* s) {
   VecF acc[kRows][kVecs];
@@ -95,7 +95,7 @@ HWY_NOINLINE void value_panel(const float* p, const float* v, int64_t units, con
   }
 }
 
-// Keys [first, last) of the block, multiples of kLanes.
+// Keys [first, last) of the block; both are multiples of kLanes.
 template <int kRows>
 void value_tile(const float* p, const float* v, int64_t block_units, int64_t first, int64_t last,
                 const float* alpha, float* o, int64_t width) {

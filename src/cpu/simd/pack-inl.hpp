@@ -1,7 +1,7 @@
-// Q, K and V as the micro-kernels read them. A "unit" is what one lane holds: an fp32 element, or
+// Packs Q, K and V for the micro-kernels. A "unit" is the contents of one lane: an fp32 element, or
 // two neighbouring bf16 elements along the summed dimension.
 //
-//   Q     [row tile][unit of Dqk][row]        one broadcast after the other; AMX: [row][unit]
+//   Q     [row tile][unit of Dqk][row]        consecutive broadcasts; AMX: [row][unit]
 //   K^T   [panel][unit of Dqk][kPanel keys]   two vectors per step
 //   V     [panel][unit of keys][kPanel columns of Dv]
 #pragma once
@@ -27,14 +27,14 @@ inline constexpr bool kMatrix = true;  // 16 x 16 units at once
 #else
 inline constexpr bool kMatrix = false;
 #endif
-inline constexpr int64_t kUnitsStep = kMatrix ? 16 : 4;            // Dqk is padded to
-inline constexpr int64_t kColumnStep = kMatrix ? kPanel : kLanes;  // keys of a tile are padded to
-inline constexpr int64_t kRowStep = kMatrix ? 16 : 1;              // memory for rows is padded to
+inline constexpr int64_t kUnitsStep = kMatrix ? 16 : 4;            // Dqk is padded to multiples
+inline constexpr int64_t kColumnStep = kMatrix ? kPanel : kLanes;  // keys of a tile likewise
+inline constexpr int64_t kRowStep = kMatrix ? 16 : 1;              // memory for rows likewise
 
 // One row of Q or K as units, padded with zeros.
 inline void load_units(const ForwardProblem& p, DType dtype, const void* base, int64_t first,
                        float scale, float* out, int64_t units) {
-  if constexpr (kPairs) {  // bf16 as it is
+  if constexpr (kPairs) {  // bf16 unconverted
     auto* const bytes = reinterpret_cast<std::byte*>(out);
     const size_t used = static_cast<size_t>(p.head_dim_qk) * 2;
     std::memcpy(bytes, static_cast<const uint16_t*>(base) + first, used);
@@ -44,7 +44,7 @@ inline void load_units(const ForwardProblem& p, DType dtype, const void* base, i
   }
 }
 
-// kLanes floats of which each block of four comes from another row: rows 0, 4, 8, ...
+// kLanes floats in blocks of four, each from another row: rows 0, 4, 8, ...
 template <class D>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const float* in, int64_t stride) {
   if constexpr (HWY_LANES(float) == 4 || hn::MaxLanes(d) == 4) {
@@ -76,14 +76,14 @@ inline void transpose_rows(const float* in, int64_t stride, int64_t columns, flo
   }
 }
 
-// Where the keys of a block lie.
+// The addresses of a block's keys.
 struct BlockPlaces {
   KeyPlace of[kLargestBlockKv];
-  int64_t begin = 0;  // keys of the block before it are not read
-  int64_t end = 0;    // keys of the block that there are
+  int64_t begin = 0;  // keys of the block before this one are not read
+  int64_t end = 0;    // number of keys in the block
 };
 
-// Of keys [first, first + count) of the job's sequence.
+// Fills in keys [first, first + count) of the job's sequence.
 inline void find_places(const TileJob& job, int64_t first, int64_t count, BlockPlaces& places) {
   places.begin = job.first_seen > first ? job.first_seen - first : 0;
   places.end = count;
@@ -98,7 +98,7 @@ inline float scale_at(const ForwardProblem& p, const ScaleInput& scale, const fl
   return data[scale.at(place.lead, head_kv, place.scale_row / p.kv_scale_block)];
 }
 
-// `count` keys into panels; missing keys of a panel are zero, and panels of none are left out.
+// Packs `count` keys into panels; missing keys of a panel are zero, and panels without keys are left out.
 inline void pack_k(const TileJob& job, const BlockPlaces& places, int64_t count, float* staging,
                    float* out) {
   const ForwardProblem& p = *job.problem;
@@ -120,7 +120,7 @@ inline void pack_k(const TileJob& job, const BlockPlaces& places, int64_t count,
   }
 }
 
-// A column of a V that is stored transposed, as load_row has a row; its elements are bytes.
+// Loads a column of a V that is stored transposed, like load_row() loads a row; its elements are bytes.
 inline void load_column(const ForwardProblem& p, const void* base, int64_t first, float scale,
                         float* out, int64_t padded) {
   constexpr int64_t kPiece = 128;
@@ -134,7 +134,7 @@ inline void load_column(const ForwardProblem& p, const void* base, int64_t first
   }
 }
 
-// One row of V, scaled, padded to width_v.
+// Loads one row of V, scaled, padded to width_v.
 inline void load_v_row(const TileJob& job, const KeyPlace& place, float* out) {
   const ForwardProblem& p = *job.problem;
   const Arguments& args = *job.arguments;
@@ -147,8 +147,8 @@ inline void load_v_row(const TileJob& job, const KeyPlace& place, float* out) {
   }
 }
 
-// x * 0 is NaN for what is not finite, so a sum of them tells of any. Four sums, so that none waits
-// for the one before it.
+// x * 0 is NaN if x is not finite, so the sum shows whether any x is not. Four independent sums, so
+// that no addition waits for the one before.
 inline bool all_finite(const float* row, int64_t width) {
   const VecF zero = hn::Zero(kF);
   VecF a = zero, b = zero, d = zero, e = zero;
@@ -164,12 +164,12 @@ inline bool all_finite(const float* row, int64_t width) {
   return hn::AllTrue(kF, hn::Eq(sum, sum));
 }
 
-// Rows of fp32 (kUnit of them, one after the other in `rows`) into unit `unit` of every panel.
+// Stores rows of fp32 (kUnit of them, consecutive in `rows`) into unit `unit` of every panel.
 inline void store_v_units(const float* rows, int64_t width, int64_t unit, int64_t units,
                           float* out) {
   for (int64_t c = 0; c < width; c += kLanes) {
     float* const to = out + (c / kPanel * units + unit) * kPanel + c % kPanel;
-    if constexpr (kPairs) {  // they were bf16: the upper half is all there is
+    if constexpr (kPairs) {  // they come from bf16, so the upper half is exact
       const VecU low = hn::BitCast(kU, hn::LoadU(kF, rows + c));
       const VecU high = hn::BitCast(kU, hn::LoadU(kF, rows + width + c));
       hn::Store(hn::BitCast(kF, hn::Or(hn::ShiftRight<16>(low), high)), kF, to);
@@ -179,8 +179,8 @@ inline void store_v_units(const float* rows, int64_t width, int64_t unit, int64_
   }
 }
 
-// Values of `count` keys into panels, zeros up to full units of the block. Rows with infinities or
-// NaN are left out (zero) and listed: P times them must be a choice, pair by pair.
+// Packs the values of `count` keys into panels, with zeros up to full units of the block. Rows with
+// infinities or NaN are left out (zero) and listed: P times them must be decided pair by pair.
 inline void pack_v(const TileJob& job, const BlockPlaces& places, int64_t count, float* staging,
                    float* out, SpecialKeys& special) {
   const TileLayout& layout = *job.layout;
@@ -204,7 +204,7 @@ inline void pack_v(const TileJob& job, const BlockPlaces& places, int64_t count,
   }
 }
 
-// Rows [first, first + rows) of the job into one tile: out[unit * rows + r], or by rows for AMX.
+// Packs rows [first, first + rows) of the job into one tile: out[unit * rows + r], or by rows for AMX.
 inline void pack_q(const TileJob& job, int64_t first, int64_t rows, float* staging, float* out) {
   const ForwardProblem& p = *job.problem;
   const int64_t units = job.layout->units_qk;

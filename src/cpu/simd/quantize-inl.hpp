@@ -1,4 +1,4 @@
-// Rows of a wider type to fp8: the largest magnitude, sums of channels, and the conversion.
+// Converts rows of a wider type to fp8: the largest magnitude, sums per channel, and the conversion.
 #pragma once
 
 #include <cstring>
@@ -9,8 +9,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
-// Calls body(y, r, c, count) for each vector of y = x - mean: columns [c, c + count) of row r. Lanes
-// past count are 0.
+// Calls body(y, r, c, count) for each vector of y = x - mean: columns [c, c + count) of row r.
+// Lanes past count are 0.
 template <class Decode, class Body>
 HWY_INLINE void each_vector_as(const QuantizeRows& rows, const Body& body) {
   using T = typename Decode::T;
@@ -67,7 +67,7 @@ inline void add_rows(const QuantizeRows& rows, double* sums) {
   });
 }
 
-// Infinities are those of e5m2, and NaN in e4m3.
+// Infinities stay infinities in e5m2, and become NaN in e4m3.
 template <FloatFormat kFormat>
 void convert_rows_as(const QuantizeRows& rows, float scale, uint8_t* out, int64_t stride) {
   constexpr uint32_t kTop = ((uint32_t{1} << kFormat.exponent_bits) - 1) << kFormat.mantissa_bits;

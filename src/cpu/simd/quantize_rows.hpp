@@ -1,4 +1,4 @@
-// What an instruction set does with rows that become fp8.
+// The operations of an instruction set on rows that become fp8.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cpu {
 
-// Rows of a head: row r begins at element first + r * stride of x, and stands for x - mean.
+// Rows of a head: row r begins at element first + r * stride of x, and its values are x - mean.
 struct QuantizeRows {
   DType dtype = DType::f32;
   const void* x = nullptr;
@@ -15,10 +15,10 @@ struct QuantizeRows {
   int64_t stride = 0;
   int64_t rows = 0;
   int64_t width = 0;
-  const float* mean = nullptr;  // of the channels; null: 0
+  const float* mean = nullptr;  // per channel; null: 0
 };
 
-// Where they go: as x.
+// The destination, addressed like x.
 struct QuantizedRows {
   DType dtype = DType::f8e4m3;
   void* out = nullptr;
@@ -27,8 +27,8 @@ struct QuantizedRows {
 };
 
 struct QuantizeKernels {
-  float (*largest)(const QuantizeRows& rows);           // magnitude of an element that is finite
-  void (*add)(const QuantizeRows& rows, double* sums);  // a sum per channel, of those
+  float (*largest)(const QuantizeRows& rows);           // largest finite magnitude
+  void (*add)(const QuantizeRows& rows, double* sums);  // adds finite elements, one sum per channel
   void (*convert)(const QuantizeRows& rows, float scale, const QuantizedRows& out);
 };
 

@@ -1,5 +1,5 @@
-// From q.k to the masked score: scale, softcap, bias, ALiBi, masks, in the order of
-// docs/semantics.md. Runs only for rows that have any of it, and only on columns of one tile.
+// Computes masked scores from q.k: scale, softcap, bias, ALiBi, masks, in the order of
+// docs/semantics.md. Runs only for rows that use any of them, and only on columns of one tile.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,21 @@ namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 
 inline constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
-// Columns [first, last) of a block: what a tile of rows computes. `keys` of them exist.
+// Columns [first, last) of a block: those that a tile of rows computes. `keys` of them exist.
 struct Columns {
   int64_t block = 0;    // key of column 0
   int64_t first = 0;    // a multiple of kPanel
   int64_t last = 0;     // a multiple of kColumnStep
-  int64_t keys = 0;     // columns at and past it have no key
-  bool banded = false;  // not every row sees every column
+  int64_t keys = 0;     // columns from here on have no key
+  bool banded = false;  // some row does not see some column
 };
 
-// From what a tile holds of a row to scores, and to powers of two.
+// Factors that turn a tile's values of a row into scores, and into powers of two.
 struct RowScale {
   float product = 1;        // q.k to scores: softmax_scale, with the scale of an fp8 Q
-  bool transforms = false;  // scores are not simply q.k times a positive number: transform_row
-  float score = 1;          // what the softmax then gets, to scores
-  float power = 1;          // likewise, to powers of two
+  bool transforms = false;  // scores need transform_row(): they are not q.k times a positive number
+  float score = 1;          // input of the softmax to scores
+  float power = 1;          // input of the softmax to powers of two
 };
 
 inline RowScale row_scale(const TileJob& job, int64_t head) {
@@ -49,9 +49,9 @@ inline RowScale row_scale(const TileJob& job, int64_t head) {
   return scale;
 }
 
-// ALiBi is measured from the visible key that is nearest to the diagonal, not from the diagonal:
-// the softmax is the same, and scores far from the diagonal keep their low bits. The LSE gets the
-// rest, `shift`, in the end.
+// The ALiBi distance is measured from the visible key nearest to the diagonal, not from the
+// diagonal. The softmax is the same, and scores far from the diagonal keep their low bits. `shift`,
+// the difference, is added to the LSE at the end.
 struct Alibi {
   float slope = 0;
   int64_t nearest = 0;
@@ -66,14 +66,14 @@ inline Alibi alibi_of(const TileJob& job, int64_t head, int64_t query) {
   const int64_t diagonal = query + job.sequence.offset;
   alibi.slope = job.arguments->alibi_slopes[p.alibi_slopes.at(job.batch, head)];
   alibi.nearest = diagonal;
-  if (!std::isfinite(alibi.slope)) return alibi;  // leaves no bits to keep
+  if (!std::isfinite(alibi.slope)) return alibi;  // no bits to keep
   alibi.nearest = std::clamp(diagonal, visible.begin, visible.end - 1);
   alibi.shift =
       static_cast<double>(alibi.slope) * -static_cast<double>(std::abs(diagonal - alibi.nearest));
   return alibi;
 }
 
-// A row of the bias as fp32, at out[first ... keys).
+// Loads a row of the bias as fp32 into out[first ... keys).
 inline void load_bias(const TileJob& job, int64_t head, int64_t query, const Columns& columns,
                       float* out) {
   const ForwardProblem& p = *job.problem;
@@ -89,7 +89,7 @@ inline void load_bias(const TileJob& job, int64_t head, int64_t query, const Col
   }
 }
 
-// A row of the boolean mask, at out[first ... keys).
+// Loads a row of the boolean mask into out[first ... keys).
 inline void load_mask(const TileJob& job, int64_t head, int64_t query, const Columns& columns,
                       uint8_t* out) {
   const ForwardProblem& p = *job.problem;
@@ -98,8 +98,8 @@ inline void load_mask(const TileJob& job, int64_t head, int64_t query, const Col
   for (int64_t c = columns.first; c < columns.keys; ++c) out[c] = in[c * p.mask.key];
 }
 
-// The same, together with the bits of a tree mask. False: every column is attended, and `out` was not
-// written.
+// load_mask(), combined with the bits of a tree mask. Returns false if every column is attended;
+// `out` is not written then.
 inline bool load_masks(const TileJob& job, int64_t head, int64_t query, const Columns& columns,
                        uint8_t* out) {
   const ForwardProblem& p = *job.problem;

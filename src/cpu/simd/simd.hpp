@@ -1,10 +1,10 @@
 // Highway for one instruction set: a file of this directory sets FLASHCORE_SIMD_TARGET and
-// FLASHCORE_SIMD_NAMESPACE, then includes the rest. One target a translation unit, so that they
-// compile side by side, and chosen by cpu/target.hpp, so that no part of Highway's library is
-// needed.
+// FLASHCORE_SIMD_NAMESPACE, then includes the rest. There is one target per translation unit,
+// so that they compile in parallel. cpu/target.hpp selects the target, so that Highway's
+// library is not needed.
 #pragma once
 
-// Highway's own debug checks call its library.
+// Highway's own debug checks would need its library.
 #define HWY_IS_DEBUG_BUILD 0
 #include <hwy/detect_targets.h>
 #if defined(FLASHCORE_SIMD_TARGET)

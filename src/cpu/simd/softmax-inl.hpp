@@ -1,5 +1,5 @@
 // The online softmax of one tile (Milakov and Gimelshein: Online normalizer calculation for
-// softmax, 2018), in powers of two: scores are used as c * s with log2(e) inside of c.
+// softmax, 2018), in powers of two: scores are used as c * s, and c includes log2(e).
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ HWY_INLINE float largest_of(const float* s, const Columns& columns) {
   return hn::GetLane(hn::MaxOfLanes(kF, hn::Max(even, odd)));
 }
 
-// Where the probabilities of a row go: over its scores, as fp32 or as bf16 (half of the space).
+// Stores the probabilities of a row over its scores, as fp32 or as bf16 (half of the space).
 HWY_INLINE void store_probabilities(VecF p, int64_t column, float* s) {
 #if defined(FLASHCORE_SIMD_BF16)
   _mm256_store_si256(reinterpret_cast<__m256i*>(s + column / 2),
@@ -43,10 +43,10 @@ inline float load_probability(bool narrow, const float* s, int64_t column) {
   return s[column];
 }
 
-// Whether the probabilities of a job are stored as bf16.
+// Returns whether the probabilities of a job are stored as bf16.
 inline bool is_narrow(const TileJob& job) { return kPairs && !job.direct; }
 
-// s = 2^(c * s - largest); returns the sum. With kNarrow, s becomes what the micro-kernel reads.
+// s = 2^(c * s - largest); returns the sum. With kNarrow, s gets the form that the micro-kernel reads.
 template <bool kNarrow>
 HWY_INLINE float exponentiate(float* s, const Columns& columns, float c, float largest) {
   const VecF factor = hn::Set(kF, c);
@@ -71,7 +71,7 @@ HWY_INLINE float exponentiate(float* s, const Columns& columns, float c, float l
   return hn::GetLane(hn::SumOfLanes(kF, hn::Add(even, odd)));
 }
 
-// Zeroes what dropout does not keep, a panel of keys at a time: one lane of 64 bits draws the words
+// Zeroes the pairs that dropout drops, a panel of keys at a time: one 64-bit lane draws the words
 // of four keys (problem/philox.hpp).
 inline void drop(const TileJob& job, int64_t head, int64_t query, const Columns& columns,
                  float* s) {
@@ -114,9 +114,9 @@ inline void drop(const TileJob& job, int64_t head, int64_t query, const Columns&
   }
 }
 
-// What the exponents of a row are measured from: c times its largest score, rounded to fp32 if that
-// is by a small fraction of 1. For larger scores it is not: half a unit in their last place can be
-// more than all exponents that fp32 has.
+// The reference of a row's exponents: c times its largest score, rounded to fp32 if the rounding
+// error is a small fraction of 1. For larger scores it is not rounded: half a unit in their last
+// place can exceed the whole exponent range of fp32.
 inline constexpr float kLargestRounded = 0x1p20f;
 
 inline double reference_of(float largest, float c) {
@@ -131,16 +131,16 @@ HWY_INLINE void subtract(float largest, const Columns& columns, float* s) {
   }
 }
 
-// One row: scores (masked; times c they are powers of two) to probabilities. Gives what the row's
-// older sums are to be multiplied by, as a power of two.
+// Turns one row of scores (masked; times c they are powers of two) into probabilities. Returns the
+// factor for the row's older sums, as a power of two.
 HWY_INLINE float softmax_row(const TileJob& job, int64_t head, int64_t query, float c,
                              const Columns& columns, float* s, float& largest, float& sum) {
   const double before = reference_of(largest, c);
   largest = std::max(largest, largest_of(s, columns));
-  // With nothing seen yet, any finite number will do.
+  // If nothing has been seen yet, any finite number works.
   float rounded = largest == kRemoved ? 0.0f : largest * c;
   double reference = rounded;
-  if (!(std::abs(rounded) <= kLargestRounded)) {  // then it is the largest score that is subtracted
+  if (!(std::abs(rounded) <= kLargestRounded)) {  // then subtract the largest score itself
     subtract(largest, columns, s);
     reference = reference_of(largest, c);
     rounded = 0;

@@ -1,4 +1,4 @@
-// What the driver (cpu/forward.cpp) hands to the code of one instruction set.
+// The interface between the driver (cpu/forward.cpp) and the code of one instruction set.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 namespace flashcore::cpu {
 
 inline constexpr int64_t kLargestBlockKv = 256;
-// Floats between two rows of scores: past a block by a cache line, so that rows do not share sets.
+// Floats between two rows of scores: a block plus a cache line, so that rows use different cache sets.
 inline constexpr int64_t kScoreStride = kLargestBlockKv + 16;
 inline constexpr int64_t kLargestRowTile = 32;  // rows of the largest micro-kernel
-inline constexpr int64_t kDirectHeads = 8;      // KV heads of a direct job at most
-inline constexpr int64_t kDirectRows = 16;      // rows of an entry and KV head, for TileJob::direct
+inline constexpr int64_t kDirectHeads = 8;      // most KV heads of a direct job
+inline constexpr int64_t kDirectRows = 16;      // most rows per entry and KV head of a direct job
 
-// Sizes of the blocks and of a thread's scratch memory, decided when planning. All offsets are in
+// Sizes of the blocks and of a thread's scratch memory, set when planning. All offsets are in
 // bytes, multiples of 64.
 struct TileLayout {
   int64_t rows = 0;      // most rows (queries of all heads of a job) at once
   int64_t block_kv = 0;  // keys per block
-  int64_t units_qk = 0;  // padded depth of Q K^T: elements, or pairs of them
+  int64_t units_qk = 0;  // padded depth of Q K^T: elements, or bf16 pairs
   int64_t width_v = 0;   // head_dim_v, padded to full vectors
   size_t q = 0;          // [row tiles][units_qk][rows of the tile]
   size_t k = 0;          // [panels][units_qk][kPanel]
@@ -29,11 +29,11 @@ struct TileLayout {
   size_t o = 0;          // [rows][width_v], not yet divided by the denominator
   size_t s = 0;          // [kLargestRowTile][kScoreStride]
   size_t state = 0;      // [2][rows]: largest score (before RowScale's factors), denominator
-  size_t staging = 0;    // rows on their way into panels
-  size_t bytes = 0;      // of all
+  size_t staging = 0;    // rows that are about to be packed
+  size_t bytes = 0;      // in total
 };
 
-// Keys of a block whose values are not all finite.
+// Keys of a block with a value that is not finite.
 struct SpecialKeys {
   int32_t count = 0;
   int16_t index[kLargestBlockKv];
@@ -51,14 +51,14 @@ struct TileJob {
   int64_t head_kv = 0;
   int64_t head_first = 0;  // query heads [head_first, head_first + heads)
   int64_t heads = 0;
-  int64_t group = 1;        // query heads of a KV head
+  int64_t group = 1;        // query heads per KV head
   int64_t query_first = 0;  // queries [query_first, query_first + queries)
   int64_t queries = 0;
   bool direct = false;     // kDirectRows at most: K and V are read in place (simd/direct-inl.hpp)
-  KeyRange keys{0, 0};     // nothing outside is looked at; begins at a multiple of block_kv
-  int64_t first_seen = 0;  // of the keys; those before it are not read
-  // Null: O and LSE are written. Otherwise: [rows][2 + width_v] of largest score, denominator, and
-  // the sums, to be merged with those of other key ranges.
+  KeyRange keys{0, 0};     // no other key is looked at; begins at a multiple of block_kv
+  int64_t first_seen = 0;  // in `keys`; those before it are not read
+  // Null: write O and LSE. Otherwise [rows][2 + width_v] of largest score, denominator and sums, to
+  // be merged with the results of other key ranges.
   float* partial = nullptr;
 
   int64_t rows() const { return heads * queries; }
@@ -68,10 +68,10 @@ struct TileJob {
 
 // One instruction set's entry points.
 struct SimdKernels {
-  // Sizes for a problem; `rows` and `block_kv` are taken, everything else is filled in.
+  // Computes the sizes for a problem; `rows` and `block_kv` are given, everything else is filled in.
   TileLayout (*layout)(const ForwardProblem& problem, int64_t rows, int64_t block_kv);
   void (*attend)(const TileJob& job);
-  // Merges `count` partial results of the rows of a job, `stride` floats apart, into O and LSE.
+  // Merges `count` partial results of a job's rows, `stride` floats apart, into O and LSE.
   void (*merge)(const TileJob& job, const float* partials, int64_t count, int64_t stride);
 };
 

@@ -1,5 +1,5 @@
-// Rows of K and V to fp32 in registers, a few vectors at a time. bf16 and fp8 come out in pairs, which
-// costs least: of every 2 * kLanes elements the even ones, then the odd ones.
+// Widens rows of K and V to fp32 in registers, a few vectors at a time. bf16 and fp8 come out in
+// pairs, which is cheapest: of every 2 * kLanes elements the even ones, then the odd ones.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
 inline constexpr bool kManyRegisters = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64;
 inline constexpr int kMostWidened = 4;  // vectors
 
-// One a type: T, kVecs vectors from kVecs * kLanes elements, and kUnit, what they are to be multiplied
-// by.
+// One struct per type: T, load(), which makes kVecs vectors from kVecs * kLanes elements, and
+// kUnit, the factor that they still need.
 template <class Decode>
 struct WidenInOrder {
   using T = typename Decode::T;
@@ -40,8 +40,8 @@ struct WidenBF16 {
 };
 
 #if HWY_ARCH_X86 && HWY_CAP_GE256
-// e5m2 is the upper half of an fp16. e4m3 has a bit more of mantissa and one less of exponent: as an
-// fp16 it is 2^-8 of its value, but for NaN, which gets the upper bit of the exponent by a carry.
+// e5m2 is the upper half of an fp16. e4m3 has one more mantissa bit and one less exponent bit: read
+// as fp16 it is 2^-8 of its value, except for NaN, where a carry sets the upper bit of the exponent.
 template <FloatFormat kFormat>
 struct WidenF8 {
   using T = uint8_t;
@@ -52,7 +52,7 @@ struct WidenF8 {
   using Bytes = hn::CappedTag<uint8_t, kVecs * HWY_LANES(float)>;
   using Words = hn::Repartition<uint16_t, Bytes>;
 
-  // From the upper byte of each lane.
+  // Converts the upper byte of each lane.
   static HWY_INLINE hn::Vec<Words> to_half(hn::Vec<Words> raw) {
     const Words words;
     if constexpr (kFormat.has_infinity) {
@@ -75,7 +75,7 @@ struct WidenF8 {
     promote(words, odd, out + 1);
   }
 
-  // Every other vector of `out`.
+  // Converts fp16 into every other vector of `out`.
   template <class D>
   static HWY_INLINE void promote(D words, hn::Vec<D> v, VecF* out) {
     const hn::Rebind<hwy::float16_t, F> halves;
@@ -93,7 +93,7 @@ template <FloatFormat kFormat>
 struct WidenF8 : WidenInOrder<DecodeF8<kFormat>> {};
 #endif
 
-// The last elements of a row, then zeros.
+// The last elements of a row, padded with zeros.
 template <class Widen>
 struct RowEnd {
   using T = typename Widen::T;
@@ -101,7 +101,7 @@ struct RowEnd {
   HWY_ALIGN T data[kCount];
 
   HWY_INLINE RowEnd(const T* from, int64_t count) {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86  // does not touch what is left out
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86  // does not read past the row
     const hn::CappedTag<T, kCount> d;
     const auto used = hn::FirstN(d, static_cast<size_t>(count));
     hn::Store(hn::MaskedLoad(used, d, from), d, data);
@@ -112,7 +112,7 @@ struct RowEnd {
   }
 };
 
-// call(Widen) with the one of a type.
+// Calls call(Widen) with the struct of a type.
 template <class Call>
 void with_widening(DType dtype, const Call& call) {
   switch (dtype) {
@@ -135,7 +135,7 @@ inline bool comes_in_pairs(DType dtype) {
   return pairs;
 }
 
-// `width` elements, a multiple of 2 * kLanes, into the order of pairs, and back.
+// Permutes `width` elements, a multiple of 2 * kLanes, into the order of pairs, and back.
 inline void part_pairs(float* row, int64_t width) {
   float group[2 * kLanes];
   for (int64_t c = 0; c < width; c += 2 * kLanes) {

@@ -1,4 +1,4 @@
-// One entry in several batches: the entry is the same in all of them, and nothing else is.
+// One entry in several batches: only the entry is the same in all of them.
 #include "bench/cases/batch_company.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSeqlen = 24, kHeadDim = 72;
 
-// By the fp64 reference, which sees each row by itself.
+// Computed by the fp64 reference, whose rows are independent.
 std::vector<double> computed(const bench::BatchCompany& company, size_t batch, bool spoil) {
   bench::HostProblem host = company.fill(batch);
   if (spoil) {

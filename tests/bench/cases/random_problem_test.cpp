@@ -14,7 +14,7 @@ double largest(const HostTensor& tensor) {
   return found;
 }
 
-// Without draw_hostile_values, which sets elements to other values.
+// Without draw_hostile_values, which changes elements.
 TEST(RandomProblem, OfOneFp8TypeIsQuantisedAsAUserWould) {
   const RandomSpace space{.any_dtype = false,
                           .dtype = DType::f8e4m3,
@@ -39,7 +39,7 @@ TEST(RandomProblem, OfOneFp8TypeIsQuantisedAsAUserWould) {
   EXPECT_GT(strided, 0);
 }
 
-// A seed is the same problem with mixes as without, but for the types of K and V.
+// A seed with mixes gives the same problem as without, except for the types of K and V.
 TEST(RandomProblem, MixesOfFp8ChangeNothingElse) {
   for (const bool caches : {false, true}) {
     RandomSpace space{
@@ -63,7 +63,7 @@ TEST(RandomProblem, MixesOfFp8ChangeNothingElse) {
   }
 }
 
-// Of packed tensors the entries are counted by their lengths.
+// Entries of packed tensors are counted by their lengths.
 TEST(RandomProblem, HasAtMostSoManyHeads) {
   constexpr int64_t kMost = 4;
   const RandomSpace space{.most_heads = kMost};

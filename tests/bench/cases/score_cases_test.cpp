@@ -1,5 +1,5 @@
-// The problems with hard scores are what they say: plain sums in fp32, in any order, pass all
-// gates, and the mistakes that they are there for fail.
+// The problems with hard scores work: plain fp32 sums in any order pass all gates, and the mistakes
+// that they target fail.
 #include "bench/cases/score_cases.hpp"
 
 #include <gtest/gtest.h>
@@ -27,12 +27,12 @@ using bench::ScoreCase;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLog2E = 1.44269504f;
 
-// How a kernel may go about it, rightly or wrongly.
+// A way to compute attention, right or wrong.
 struct Manner {
-  bool backwards = false;       // sums
-  bool rounds_maximum = false;  // log2(e) times the maximum, before it is subtracted
+  bool backwards = false;       // order of sums
+  bool rounds_maximum = false;  // log2(e) times the maximum, before the subtraction
   bool exponential_tanh = false;
-  DType probabilities = DType::f32;  // what probabilities are rounded to before V, times 32 and
+  DType probabilities = DType::f32;  // type of probabilities before V, times 32 and
                                      // relative to the largest of their 1,024 keys
 };
 
@@ -51,7 +51,7 @@ float capped(float s, float cap, const Manner& manner) {
   return cap * (1 - 2 / (1 + std::exp(2 * (s / cap))));
 }
 
-// Rows of one head of Q, K or V.
+// The rows of one head of Q, K or V.
 using Rows = std::vector<std::vector<float>>;
 
 Rows rows_of(DType dtype, const void* data, int64_t first, int64_t rows, int64_t row_stride,
@@ -136,7 +136,7 @@ class PlainFp32 {
     static_cast<float*>(args_.lse)[p_.lse.at(b, h, i)] = any ? largest + std::log(sum) : sink;
   }
 
-  // Of scores[n], whose exponential is `weight`. Groups are counted from the last key.
+  // Sums scores[n], whose exponential is `weight`. Groups are counted from the last key.
   template <class Exponential>
   float rounded(float weight, const std::vector<float>& scores, size_t n,
                 const Exponential& exponential) const {
@@ -154,7 +154,7 @@ class PlainFp32 {
   ForwardProblem p_;
   Arguments args_;
   Manner manner_;
-  Rows q_, k_, v_;  // of the head at hand
+  Rows q_, k_, v_;  // the current head's rows
 };
 
 bench::Verdict judge(const ScoreCase& one, const Manner& manner) {
@@ -173,7 +173,7 @@ TEST(ScoreCases, HaveNamesOfTheirOwn) {
 }
 
 TEST(ScoreCases, Fp32DecidesThem) {
-  bool backwards = false;  // by turns
+  bool backwards = false;  // alternates
   for (const ScoreCase& one : problems_of(bench::score_cases())) {
     const bench::Verdict verdict = judge(one, {.backwards = backwards});
     EXPECT_TRUE(verdict.passed) << one.name << ": " << verdict.failure;
@@ -181,7 +181,7 @@ TEST(ScoreCases, Fp32DecidesThem) {
   }
 }
 
-// Whether one of the cases that begin so fails.
+// Returns whether one of the cases with this prefix fails.
 bool one_fails(const std::string& prefix, const Manner& manner) {
   const std::vector<ScoreCase> all = bench::score_cases();
   return std::any_of(all.begin(), all.end(), [&](const ScoreCase& one) {

@@ -1,5 +1,5 @@
-// The gates fail when they should: a result that is a little wrong, unwritten, NaN where it must
-// not be, or written where nothing belongs.
+// The gates fail when they should: for results that are slightly wrong, unwritten, NaN where they
+// must not be, or written elsewhere.
 #include "bench/gate/gates.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kElement = 5 * 32 + 7;  // of O: head 0, query 5, column 7
+constexpr int64_t kElement = 5 * 32 + 7;  // O's head 0, query 5, column 7
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
 
 Problem problem_of(DType dtype) {
@@ -37,7 +37,7 @@ Problem problem_of(DType dtype) {
   return problem;
 }
 
-// Outputs that are right, what is right, and a judge of what a test then does to them.
+// Right outputs, their reference, and a judge of a test's changes to them.
 class Judged {
  public:
   explicit Judged(const Problem& problem, uint64_t seed = 1,
@@ -54,7 +54,7 @@ class Judged {
         host_.at(name).set(static_cast<int64_t>(i), (*values)[i]);
       }
     }
-    for (size_t i = 0; i < reference_.lse.size(); ++i) {  // none, if there is no LSE
+    for (size_t i = 0; i < reference_.lse.size(); ++i) {  // none without an LSE
       lse().set(static_cast<int64_t>(i), reference_.lse[i]);
     }
   }
@@ -150,7 +150,7 @@ TEST(Gates, FailTheWrongDiagonal) {
 
 TEST(Gates, FailA16BitResultWorseThanTwiceTheNaive) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    Problem problem;  // many keys, so that the naive computation is not far off
+    Problem problem;  // many keys, to keep the naive error small
     problem.q = TensorDesc::contiguous(dtype, {1, 1, 8, 32});
     problem.k = problem.v = TensorDesc::contiguous(dtype, {1, 1, 1024, 32});
     problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 8, 32});
@@ -158,7 +158,7 @@ TEST(Gates, FailA16BitResultWorseThanTwiceTheNaive) {
     const bench::GateLimits limits = bench::gate_limits(dtype);
     const double allowed = 2 * judged.reference().naive_max_error + *limits.naive_allowance;
     ASSERT_GT(judged.reference().naive_max_error, 0);
-    ASSERT_LT(1.1 * allowed, limits.max_scaled_error);  // or the other gate would fail first
+    ASSERT_LT(1.1 * allowed, limits.max_scaled_error);  // otherwise the other gate fails first
     judged.o().set(17, judged.reference().o[17] + 1.1 * allowed);
     judged.expect_failure("max error");
     judged.o().set(17, judged.reference().o[17] + 0.9 * allowed);
@@ -166,8 +166,8 @@ TEST(Gates, FailA16BitResultWorseThanTwiceTheNaive) {
   }
 }
 
-// What rounds to a number lies between the middles to its neighbours; past the largest number there
-// is no end.
+// Numbers that round to a given one lie between the midpoints to its neighbours; the largest one
+// has no upper bound.
 TEST(Gates, DistancesFromAnFp8NumberBeginAtHalfAUnit) {
   const auto e4m3 = [](double stored, double x) {
     return bench::distance_from_rounding(DType::f8e4m3, stored, x);
@@ -188,7 +188,7 @@ TEST(Gates, DistancesFromAnFp8NumberBeginAtHalfAUnit) {
   EXPECT_EQ(e4m3(448, -kInf), kInf);
   EXPECT_EQ(bench::distance_from_rounding(DType::f8e5m2, 57344, 1e9), 0);
   EXPECT_EQ(bench::distance_from_rounding(DType::f8e5m2, 1.0, 1.25), 0.125);
-  // Whatever rounds to a number is no distance away.
+  // The distance is 0 for every number that rounds to the given one.
   bench::Random random(4);
   for (int n = 0; n < 2000; ++n) {
     const double x = random.normal() * std::exp2(static_cast<double>(random.integer(-20, 20)));
@@ -208,7 +208,7 @@ Problem fp8_output(DType dtype, DType o_dtype) {
   return problem;
 }
 
-// Rounded right, all is right, with small limits; the number beside the right one is not, nor one
+// A correctly rounded output passes with small limits; a neighbouring number fails, and so does one
 // that was divided by another head's scale.
 TEST(Gates, HoldAnFp8OutputToTheLimitsOfItsInputs) {
   for (const DType dtype : kTypes) {
@@ -230,7 +230,7 @@ TEST(Gates, HoldAnFp8OutputToTheLimitsOfItsInputs) {
       EXPECT_TRUE(verdict.passed) << verdict.failure;
       EXPECT_EQ(verdict.max_scaled_error, 0);
       const double limit = bench::gate_limits(dtype).max_scaled_error;
-      size_t element = 0;  // a number that fp8 has some bits for
+      size_t element = 0;  // a number with several fp8 bits
       while (std::abs(judged.reference().o[element]) < 0.3) ++element;
       const double right = judged.reference().o[element];
       const double unit = o_dtype == DType::f8e4m3 ? 0.125 : 0.25;
@@ -252,7 +252,7 @@ TEST(Gates, HoldAnFp8OutputToTheLimitsOfItsInputs) {
   }
 }
 
-// A saturated number stands for an infinity, an infinity of e5m2 for nothing.
+// A saturated number may stand for an infinity; an infinity of e5m2 never passes.
 TEST(Gates, AnInfinityOfAnFp8OutputIsTheLargestNumber) {
   Judged judged(fp8_output(DType::f32, DType::f8e5m2), 1,
                 [](HostProblem& host) { host.at("v").set(7, kInf); });
@@ -362,7 +362,7 @@ TEST(Gates, NaNBelongsInItsRowAndNowhereElse) {
   judged.o().set(9 * 32 + 3, 0.5);  // NaN lost
   judged.expect_failure("o[0, 0, 9, 3] is 0.5, wanted nan");
   judged.o().set(9 * 32 + 3, kNaN);
-  judged.o().set(10 * 32, kNaN);  // NaN in the next row too
+  judged.o().set(10 * 32, kNaN);  // NaN in the next row, too
   judged.expect_failure("o[0, 0, 10, 0] is nan");
   Judged other(problem_of(DType::bf16), 1, nan_in_query_9);
   other.lse().set(9, 0.0);
@@ -373,7 +373,7 @@ TEST(Gates, NoNonFiniteValueStandsForAnother) {
   constexpr double kKinds[] = {kNaN, kInf, -kInf};
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const double kind : kKinds) {
-      // All 48 queries see value 0, column 7, of KV head 0: that of query heads 0 and 1.
+      // All 48 queries see value 0, column 7, of KV head 0, which query heads 0 and 1 share.
       Judged judged(problem_of(dtype), 1, [=](HostProblem& host) { host.at("v").set(7, kind); });
       EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
       for (const double other : kKinds) {
@@ -395,15 +395,15 @@ TEST(Gates, NoNonFiniteValueStandsForAnother) {
   }
 }
 
-// An infinity times a weight that is 0 in 16 bits is NaN, where that is so, and nowhere else.
+// An infinity times a weight that is 0 in 16 bits may be NaN, but nothing else may.
 TEST(Gates, AnInfinityWithoutWeightMayBeNaN) {
   for (const DType dtype : {DType::f16, DType::f32}) {
     Problem problem = problem_of(dtype);
     problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
     Judged judged(problem, 1, [](HostProblem& host) {
       host.at("alibi_slopes").fill([] { return 2.0; });
-      host.at("v").set(7, kInf);             // of key 0: query 0 is 16 keys from it, query 5 is 21
-      host.at("v").set(63 * 32 + 9, -kInf);  // of the last key: only the last query sees it
+      host.at("v").set(7, kInf);             // key 0: query 0 is 16 keys away, query 5 is 21
+      host.at("v").set(63 * 32 + 9, -kInf);  // the last key: only the last query sees it
     });
     EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
     judged.o().set(kElement, kNaN);
@@ -411,12 +411,12 @@ TEST(Gates, AnInfinityWithoutWeightMayBeNaN) {
     judged.o().set(kElement, -kInf);
     judged.expect_failure("o[0, 0, 5, 7] is -inf, wanted inf");
     judged.o().set(kElement, kInf);
-    judged.o().set(47 * 32 + 9, kNaN);  // it weighs more than all the others
+    judged.o().set(47 * 32 + 9, kNaN);  // its weight exceeds all others
     judged.expect_failure("o[0, 0, 47, 9] is nan, wanted -inf");
   }
 }
 
-// Only what has scores past the largest fp32 number, and says so, may be infinite or NaN instead.
+// Only a problem that declares scores past fp32's largest number may have infinities or NaN instead.
 TEST(Gates, ScoresPastFp32MayBeInfiniteOrNaN) {
   Judged judged(problem_of(DType::bf16));
   bench::Reference past = judged.reference();
@@ -431,7 +431,7 @@ TEST(Gates, ScoresPastFp32MayBeInfiniteOrNaN) {
   EXPECT_FALSE(bench::judge(judged.host(), past).passed);
 }
 
-// The part of an LSE that fp32 may lose is beside the limit, and no more than that.
+// The part of an LSE that fp32 may lose is added to the limit, and nothing more.
 TEST(Gates, AnLseMayLoseItsRounding) {
   Judged judged(problem_of(DType::f32));
   bench::Reference rounded = judged.reference();

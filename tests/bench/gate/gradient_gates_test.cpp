@@ -1,4 +1,4 @@
-// The gates of gradients: what they let pass, and that each kind of fault fails.
+// The gates of gradients: what passes, and that each kind of fault fails.
 #include "bench/gate/gradient_gates.hpp"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST_F(GradientGates, TheRoundedReferencePasses) {
   }
 }
 
-// With N(0, 1) the terms of dQ, dK and dV do not cancel: the limits are of the gradients.
+// With N(0, 1) the terms of dQ, dK and dV do not cancel: limits are relative to the gradients.
 TEST_F(GradientGates, TermsAreAsLargeAsTheirSumWhereNothingCancels) {
   ASSERT_NO_FATAL_FAILURE(start(DType::f32));
   for (const char* const name : {"dq", "dk", "dv"}) {

@@ -1,5 +1,5 @@
-// The sampled gate of gradients: its reference is that of whole gradients, and it notices what is
-// wrong in a row that it judges.
+// The sampled gate of gradients: its reference equals the one of whole gradients, and it detects
+// errors in the rows that it judges.
 #include "bench/gate/sampled_gradients.hpp"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ HostBackward host_of(const Problem& problem, const Gradients& gradients, uint64_
   return std::move(*host);
 }
 
-// Runs a kernel of the CPU on the host's tensors.
+// Runs a CPU kernel on the host's tensors.
 void run(HostBackward& host, const char* kernel) {
   PlanOptions options;
   options.kernel = kernel;
@@ -76,7 +76,7 @@ SampledGradients sampled_of(const HostBackward& host) {
   return std::move(*sampled);
 }
 
-// Problems with every feature that rows are judged with.
+// Problems with every feature that the row gate supports.
 std::vector<Problem> featured(DType dtype) {
   std::vector<Problem> all;
   const auto add = [&]() -> Problem& {
@@ -106,7 +106,7 @@ Problem packed(DType dtype) {
   return problem;
 }
 
-// What the judge says of the whole reference's gradients.
+// Judges the whole reference's gradients.
 Verdict verdict_of_reference(const HostBackward& host, const GradientReferences& whole) {
   return sampled_of(host).judge([&](std::string_view name, int64_t begin, HostTensor& to) {
     const std::vector<double>& values = whole.find(name)->second.values;
@@ -140,7 +140,7 @@ TEST(SampledGradients, HasTheValuesOfTheWholeReference) {
   }
 }
 
-// With dropout only the first head is judged, whose draw is that of the whole problem.
+// With dropout only the first head is judged, whose mask equals the whole problem's.
 TEST(SampledGradients, WithDropoutTheFirstHeadIsJudged) {
   Problem problem = problem_of(DType::f16, 2, 4, 2, 40, 40, 16);
   problem.dropout_p = 0.3f;
@@ -154,7 +154,7 @@ TEST(SampledGradients, WithDropoutTheFirstHeadIsJudged) {
   EXPECT_FALSE(sampled.judge(reader_of(host)).passed);
 }
 
-// LSE and O in fp32 stay far within what 16-bit inputs are held to.
+// LSE and O in fp32 stay far within the limits of 16-bit inputs.
 TEST(SampledGradients, StatisticsInFp32AreCloseEnough) {
   for (const bool causal : {false, true}) {
     Problem problem = problem_of(DType::bf16, 1, 2, 1, 320, 320, 64);
@@ -180,7 +180,7 @@ TEST(SampledGradients, StatisticsInFp32AreCloseEnough) {
         square += (a.values[i] - b.values[i]) * (a.values[i] - b.values[i]);
       }
       EXPECT_LT(std::sqrt(square), 2e-6 * a.norm);
-      EXPECT_GT(square, 0);  // the test itself
+      EXPECT_GT(square, 0);  // checks the test itself
     }
   }
 }
@@ -198,7 +198,7 @@ struct Planted : ::testing::TestWithParam<DType> {
 
   std::string failure() const { return sampled.judge(reader_of(host)).failure; }
 
-  // The failure while `width` elements from `first` on are multiplied by `factor`.
+  // The failure after multiplying `width` elements from `first` on by `factor`.
   std::string failure_of(const std::string& name, int64_t first, int64_t width, double factor) {
     HostTensor& tensor = host.at(name);
     const HostTensor before = tensor;
@@ -233,7 +233,7 @@ TEST_P(Planted, OneWrongRowIsNoticed) {
       EXPECT_NE(failure_of(name, row * 32, 32, std::nan("")), "") << row;
     }
   }
-  EXPECT_EQ(failure(), "");  // the test itself
+  EXPECT_EQ(failure(), "");  // checks the test itself
 }
 
 TEST_P(Planted, RowsAloneAreJudgedAlike) {
@@ -260,7 +260,7 @@ TEST_P(Planted, RowsAloneAreJudgedAlike) {
 INSTANTIATE_TEST_SUITE_P(Types, Planted, ::testing::Values(DType::f32, DType::f16, DType::bf16),
                          [](const auto& one) { return std::string(to_string(one.param)); });
 
-// What kernels read of the heads that are judged is the reference's O and LSE.
+// The kernels' inputs for the judged heads are the reference's O and LSE.
 TEST(SampledGradients, WritesTheForwardPassOfItsHeads) {
   for (const bool is_packed : {false, true}) {
     const Problem problem =
@@ -283,7 +283,7 @@ TEST(SampledGradients, WritesTheForwardPassOfItsHeads) {
   }
 }
 
-// Of a long problem few rows are judged, the first and the last among them.
+// A long problem has few judged rows, including the first and the last.
 TEST(SampledGradients, SpreadsItsRows) {
   if (kSanitized) GTEST_SKIP() << kTooLong;
   const Problem problem = problem_of(DType::bf16, 3, 8, 4, 2048, 512, 16);

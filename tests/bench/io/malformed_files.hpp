@@ -1,4 +1,4 @@
-// Tensor files, well and badly formed: what the readers are tested with and fuzzing begins from.
+// Valid and malformed tensor files: for tests of the readers, and as seeds for fuzzing.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@ namespace flashcore::tests {
 struct FileCase {
   std::string name;
   std::string bytes;
-  std::string error;  // a part of the sentence; empty: the file is good
+  std::string error;  // a part of the message; empty: a valid file
 };
 
 std::vector<FileCase> safetensors_cases();
 std::vector<FileCase> npy_cases();
 
-// A .safetensors file of this header (its length in front) and data.
+// Makes a .safetensors file from a header, preceded by its length, and data.
 std::string safetensors_file(const std::string& header, const std::string& data);
 
-// A .npy file, version 1, of this dictionary and data.
+// Makes a .npy file, version 1, from a dictionary and data.
 std::string npy_file(const std::string& dictionary, const std::string& data);
 
 }  // namespace flashcore::tests

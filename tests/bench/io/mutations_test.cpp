@@ -1,5 +1,5 @@
-// The fuzz targets of tensor files without libFuzzer, with any compiler: over their seeds, and over mutations of
-// each (flipped bits, cuts, repeats), the same in every run.
+// Runs the fuzz targets of tensor files without libFuzzer, with any compiler: over their seeds, and
+// over mutations of each (flipped bits, cuts, repeats), the same in every run.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include "bench/tensors/random.hpp"
 #include "tests/bench/io/malformed_files.hpp"
 
-// LLVMFuzzerTestOneInput of tests/fuzz, by the names that CMakeLists.txt gives them.
+// LLVMFuzzerTestOneInput of tests/fuzz, under the names from CMakeLists.txt.
 extern "C" int fuzz_safetensors(const uint8_t* data, size_t size);
 extern "C" int fuzz_npy(const uint8_t* data, size_t size);
 

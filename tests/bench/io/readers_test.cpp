@@ -1,4 +1,4 @@
-// The readers of tensor files: every malformed kind is one sentence, every good one its elements.
+// The readers of tensor files: every malformed file gives one sentence, every valid one its elements.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(Npy, EveryTruncationIsRefused) {
 }
 
 TEST(Safetensors, ReadsUnalignedElements) {
-  // The header's length makes the data begin at an odd byte.
+  // The length of the header makes the data begin at an odd byte.
   std::string header = R"({"a":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},)"
                        R"("b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
   if (header.size() % 2 == 1) header += ' ';

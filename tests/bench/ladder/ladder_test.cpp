@@ -1,4 +1,4 @@
-// The ladder on the CPU: any kernels can be its rungs, and any cases what it climbs.
+// The ladder on the CPU: any kernels and any cases will do.
 #include "bench/ladder/ladder.hpp"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ TEST(Ladder, GatesAndTimesEveryRungInTheTypeThatItReads) {
   EXPECT_THAT(ladder_times(evidence).lines(), Contains(StartsWith("cpu_simd")));
 }
 
-// As a GPU's evidence: its times are called "sustained", which the schema and the pages want.
+// Turns it into a GPU's evidence: its protocol is "sustained", which the schema and the pages want.
 Json as_of_gpu(Json evidence) {
   const auto rename = [](Json& times) {
     if (!times.contains("wall")) return;
@@ -110,14 +110,14 @@ TEST(Ladder, HasThePeersOfEveryShapeInEvidenceThatFitsTheSchema) {
   EXPECT_EQ(evidence["peers"]["plain"], "1");
   ASSERT_EQ(evidence["peers"]["shapes"].size(), 2U) << evidence["notes"];
   for (const auto& [shape, rows] : evidence["peers"]["shapes"].items()) {
-    ASSERT_EQ(rows.size(), 1U) << shape;  // of the fp16 rung's case: no peer has fp8 with scales
+    ASSERT_EQ(rows.size(), 1U) << shape;  // the fp16 rung's case: no peer has fp8 with scales
     EXPECT_EQ(rows[0]["backend"], "plain");
     EXPECT_EQ(rows[0]["passed"], true) << rows[0];
     EXPECT_GT(rows[0]["max_scaled_error"], 0);
     EXPECT_DOUBLE_EQ(rows[0]["sustained"]["p50_us"], 3000);
   }
   EXPECT_TRUE(ladder_passed(evidence));
-  EXPECT_EQ(evidence["complete"], false);  // of the whole ladder
+  EXPECT_EQ(evidence["complete"], false);  // the ladder is incomplete
   const Status status = check_evidence(evidence);
   EXPECT_TRUE(status.ok()) << status.message();
 }
@@ -161,7 +161,7 @@ TEST(Ladder, ARungThatFailsATailIsNotTimedAndNamesTheProblem) {
 }
 
 TEST(Ladder, ARungThatRefusesAGateFailsIt) {
-  // naive has no fp8.
+  // naive does not support fp8.
   const Json evidence = climb(
       {{.name = "naive", .adds = "", .prediction = "", .input = DType::f8e4m3}}, small_ladder());
   const Json& gate = evidence["rungs"][0]["gate"];

@@ -1,4 +1,4 @@
-// What cuDNN's graph is made for, and the numbers of fp8 that it is given. Neither needs cuDNN.
+// The problems that cuDNN's graph supports, and its fp8 scalars. Neither test needs cuDNN.
 #include <gtest/gtest.h>
 
 #include <map>

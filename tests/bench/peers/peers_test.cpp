@@ -1,4 +1,4 @@
-// Which cases which peers are asked for.
+// Which peers are asked for which cases.
 #include "bench/peers/peers.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How the output of compute-sanitizer is read.
+// Parsing the output of compute-sanitizer.
 #include "bench/process/sanitizer.hpp"
 
 #include <gtest/gtest.h>

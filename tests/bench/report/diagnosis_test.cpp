@@ -1,4 +1,4 @@
-// The diagnosis of `flashcore profile`, on what ncu printed on an H200 and on made-up counters.
+// The diagnosis of `flashcore profile`, for ncu's output on an H200 and for made-up counters.
 #include "bench/report/diagnosis.hpp"
 
 #include <fmt/format.h>

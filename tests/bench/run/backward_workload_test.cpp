@@ -1,4 +1,4 @@
-// The gate of `bench --backward`: what it passes and fails, of given problems and of suites.
+// The gate of `bench --backward`: what it passes and fails, for given problems and for suites.
 #include "bench/run/backward_workload.hpp"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ std::unique_ptr<Workload> workload_of(const Case& one, Of of) {
   return std::move(*made);
 }
 
-// What the gate says of a plan, which need not be of the workload's problem.
+// The gate's verdict on a plan, which may be for another problem than the workload's.
 Verdict verdict_of(Workload& workload, const Problem& problem, const Gradients& gradients) {
   const Result<Plan> plan = make_backward_plan(problem, gradients);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
@@ -74,7 +74,7 @@ TEST(BackwardWorkload, PassesWhatIsRight) {
   }
 }
 
-// Cases of suites alone have these; entries of the packed batch have 13, 27 and 41 rows.
+// Only suites have these cases; entries of the packed batch have 13, 27 and 41 rows.
 TEST(BackwardWorkload, PacksAndSinks) {
   for (const bool packed : {false, true}) {
     Case one = small_case();
@@ -94,7 +94,7 @@ TEST(BackwardWorkload, PacksAndSinks) {
   }
 }
 
-// Dropout depends on the head: only the first one can be judged alone.
+// Dropout depends on the head: only the first one can be judged by itself.
 TEST(BackwardWorkload, WithDropoutTheFirstHeadIsJudged) {
   Case one = small_case();
   one.dropout_p = 0.4f;
@@ -109,7 +109,7 @@ TEST(BackwardWorkload, FailsWrongNumbers) {
   for (const Of of : {Of::given, Of::suite}) {
     const auto workload = workload_of(small_case(), of);
     Problem other = to_problem(small_case());
-    other.softmax_scale = 0.26f;  // for 1 / sqrt(16)
+    other.softmax_scale = 0.26f;  // instead of 1 / sqrt(16)
     const Verdict verdict = verdict_of(*workload, other, plain_gradients(other));
     EXPECT_FALSE(verdict.passed);
     EXPECT_THAT(verdict.failure, HasSubstr("relative error is"));
@@ -119,7 +119,7 @@ TEST(BackwardWorkload, FailsWrongNumbers) {
   }
 }
 
-// Of a plan of fewer batch entries, `stride_factor` entries apart.
+// Runs a plan with fewer batch entries, `stride_factor` entries apart.
 Verdict verdict_of_fewer(Workload& workload, const Case& one, int64_t batch,
                          int64_t stride_factor) {
   Problem problem = to_problem(one);
@@ -143,7 +143,7 @@ TEST(BackwardWorkload, FailsWhatWasNotWritten) {
     // The last entry, and one in the middle.
     EXPECT_FALSE(verdict_of_fewer(*workload, small_case(), 2, 1).passed);
     EXPECT_FALSE(verdict_of_fewer(*workload, small_case(), 2, 2).passed);
-    EXPECT_TRUE(verdict_of_fewer(*workload, small_case(), 3, 1).passed);  // the test itself
+    EXPECT_TRUE(verdict_of_fewer(*workload, small_case(), 3, 1).passed);  // checks the test itself
   }
 }
 
@@ -153,7 +153,7 @@ TEST(BackwardWorkload, FailsWhatWasNotWrittenWhereNothingIsJudged) {
   one.dropout_p = 0.4f;
   const auto workload = workload_of(one, Of::suite);
   EXPECT_THAT(verdict_of_fewer(*workload, one, 2, 1).failure, HasSubstr("NaN or were not written"));
-  EXPECT_TRUE(verdict_of_fewer(*workload, one, 3, 1).passed);  // the test itself
+  EXPECT_TRUE(verdict_of_fewer(*workload, one, 3, 1).passed);  // checks the test itself
 }
 
 TEST(BackwardWorkload, ALargeGateIsOfRows) {
@@ -174,7 +174,7 @@ TEST(BackwardWorkload, ALargeGateIsOfRows) {
   EXPECT_EQ(gate_refusal(problem, plain_gradients(problem)), "");
 }
 
-// A given problem past the limit of whole gradients, with gaps between its rows.
+// A given problem above the limit of whole gradients, with gaps between its rows.
 TEST(BackwardWorkload, AGivenProblemIsSampled) {
   if (kSanitized) GTEST_SKIP() << kTooLong;
   Case one = small_case();

@@ -1,4 +1,4 @@
-// The gate of amax_o and amax_s beside sampled rows: what it passes and fails.
+// The gate of amax_o and amax_s with sampled rows: what it passes and fails.
 #include "bench/run/largest_values.hpp"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kHeads = 3, kElements = 4 * 16;
 
-// Three heads of O, each with one element of `largest`, which amax_o is of.
+// Three heads of O, each with one element of `largest`, the expected amax_o.
 struct Written {
   explicit Written(DType o_dtype) {
     Case one{
@@ -96,7 +96,7 @@ TEST(LargestValues, MayBeOfAllHeads) {
   EXPECT_THAT(written.failure(), HasSubstr("amax_o of head 0 is"));
 }
 
-// Rows of a given problem are sampled where it is long; the largest values are of all.
+// Rows of a long given problem are sampled; the largest values cover all rows.
 TEST(LargestValues, OfALongGivenProblemAreJudged) {
   Case one{.name = "test", .heads_q = 2, .seqlen_q = 2048, .seqlen_kv = 2048};
   one.head_dim = 64;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Stands in for the process that works for `flashcore bench`: the real one, until it begins the step
-HANG_AT; then it hangs, with a child of its own, or falls (HANG_HOW=fall). Once the point is abandoned,
-it works to the end."""
+"""Replaces the worker process of `flashcore bench`: acts like the real one, until it begins the
+step HANG_AT; then it hangs, with a child of its own, or crashes (HANG_HOW=fall). After the point is
+abandoned, it finishes normally."""
 import json
 import os
 import signal

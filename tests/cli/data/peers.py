@@ -1,6 +1,6 @@
 """A peer for the tests of the engine: attention in plain Python, for fp32, fp16 and tiny shapes.
 
-The environment's PEER_FAULT makes it misbehave: see tests/cli/bench_test.cpp.
+The environment variable PEER_FAULT makes it misbehave: see tests/cli/bench_test.cpp.
 """
 import functools
 import json
@@ -37,7 +37,7 @@ def lengths(request, side, entry):
 
 
 def visible(request, queries, keys, i):
-    """The keys that query i of an entry sees, aligned bottom right."""
+    """Returns the keys that query i of an entry sees, aligned bottom right."""
     left, right = request.get("window", (-1, -1))
     if request["causal"]:
         right = 0
@@ -63,7 +63,7 @@ def attention(request, batch, head, query):
 
 
 def gradients(request):
-    """dQ, dK and dV, as functions of a batch entry, a head and a row."""
+    """Returns dQ, dK and dV, as functions of a batch entry, a head and a row."""
     dim, group = request["head_dim"], request["heads_q"] // request["heads_kv"]
     q, d_o = (tensor(request, name, request["heads_q"], request["seqlen_q"])
               for name in ("q", "d_o"))
@@ -85,7 +85,7 @@ def gradients(request):
             for i in range(lengths(request, "q", b)):
                 keys = visible(request, lengths(request, "q", b), lengths(request, "kv", b), i)
                 scores = [scale * dot(q(b, h, i), k(b, h // group, j)) for j in keys]
-                # Of a softcap: what it makes of a score, and its slope there.
+                # The softcap's value for a score, and its slope there.
                 tanhs = [math.tanh(score / softcap) if softcap else 0 for score in scores]
                 if softcap:
                     scores = [softcap * tanh for tanh in tanhs]

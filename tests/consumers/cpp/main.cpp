@@ -1,4 +1,4 @@
-// A program outside the tree, in C++: (B 1, H 8, S 512, D 64), f32. Keys are all alike, so every
+// A program outside of the tree, in C++: (B 1, H 8, S 512, D 64), f32. All keys are equal, so every
 // output is the mean of the values that its query sees.
 #include <algorithm>
 #include <cmath>

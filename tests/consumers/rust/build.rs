@@ -1,4 +1,4 @@
-//! What flashcore-sys tells the build scripts of its dependents is true.
+//! Checks what flashcore-sys tells the build scripts of its dependents.
 
 use std::env;
 use std::path::Path;

@@ -1,5 +1,5 @@
-// Lets g++ compile a candidate for the stand-in of the driver: threads run one after the other, so
-// kernels with barriers are not for it.
+// Lets g++ compile a candidate for the driver's stub: threads run one after the other, so kernels
+// with barriers are not supported.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// A stand-in for the CUDA driver, so that the evaluator of GPU candidates is tested without a GPU: its
-// "device code" is a shared object of host code (cuda_fp16.h), its memory is the host's, and a launch
-// runs all threads one after the other.
+// A stub of the CUDA driver, to test the evaluator of GPU candidates without a GPU: its "device
+// code" is a shared object of host code (cuda_fp16.h), its memory is the host's, and a launch runs
+// all threads one after the other.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -132,7 +132,7 @@ int cuEventSynchronize(void*) { return 0; }
 int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
   const auto passed = static_cast<Event*>(end)->at - static_cast<Event*>(begin)->at;
   *milliseconds = std::chrono::duration<float, std::milli>(passed).count();
-  // As if the candidate had reached the GPU's clock.
+  // Simulates a candidate that manipulates the GPU's clock.
   Dl_info self{};
   if (::dladdr(reinterpret_cast<void*>(&cuInit), &self) != 0 &&
       std::strstr(self.dli_fname, "late/")) {

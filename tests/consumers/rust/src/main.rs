@@ -1,4 +1,4 @@
-//! Computes with the library, and says where the build found it.
+//! Computes with the library, and prints where the build found it.
 
 use flashcore::{Arguments, Plan, PlanOptions, Problem, Tensor, TensorMut, Workspace};
 
