@@ -5,7 +5,7 @@
 //                 none to 1 with as many as the tile allows
 //   longest       the unit with the most steps, with as many others as there are
 //   all, alike    whole waves of as many units as the GPU holds at once, and the rest, which is
-//                 faster if fewer units share an SM
+//                 faster if fewer units share one SM
 //   all, uneven   the units shared out evenly, plus `tail` of the longest one while the last ones
 //                 end
 //   memory        every input and output once, at the GPU's bandwidth
