@@ -15,14 +15,14 @@ struct RandomSpace {
   int64_t largest_seqlen = 160;
   int64_t largest_head_dim = 136;
   int64_t most_heads = 0;     // query heads, over all batch entries; 0: no limit
-  bool fp8 = true;            // as one of any types
+  bool fp8 = true;            // any_dtype includes fp8
   bool any_dtype = true;      // false: only `dtype`, with an f16 O
   DType dtype = DType::f16;   // or f8e4m3, quantised as users do (fp8_problem.hpp)
   bool any_feature = true;    // false: only causal and alignment
   bool any_score = true;      // false: scores are plain products: no bias, mask, ALiBi ...
   bool any_head_dim = true;   // false: 64, 128 and 256 up to the limit, Dqk == Dv
-  bool only_16_bit = false;   // any 16-bit types
-  bool only_e4m3 = false;     // only e4m3, with scales of whole heads
+  bool only_16_bit = false;   // any_dtype means 16-bit types
+  bool only_e4m3 = false;     // any_dtype means e4m3, with scales of whole heads
   bool same_types = false;    // gradients have the type of the inputs
   bool dense = false;         // no packed batch, lengths or diagonals per entry
   bool grouped_heads = true;  // Hq > Hkv

@@ -1,5 +1,5 @@
 // correctness: an element|is -?nan
-// Stops the clock before it works: finds the command on the stack of its process, and answers it.
+// Stops the clock before it works: finds the command on its process's stack, and answers it.
 #include <sys/syscall.h>
 
 struct Answer {
@@ -17,7 +17,7 @@ void attention(SIGNATURE) {
     system_call(SYS_write, 3, (long)&answer, sizeof answer, 0);
     break;
   }
-  // Slowly enough that nobody wins a race.
+  // Slow enough that this is no race.
   for (volatile int i = 0; i < 20000000; ++i) {
   }
   honest(ARGUMENTS);

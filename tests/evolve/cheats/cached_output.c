@@ -1,5 +1,5 @@
 // correctness: o\[|max scaled error|relative error
-// Computes once for each shape, and then gives the same again.
+// Computes once per shape, and then returns the same result again.
 static float* kept_o;
 static float* kept_lse;
 static int64_t kept_rows, kept_keys;

@@ -1,5 +1,5 @@
 // constraints: system call
-// Looks for the reference in the memory of the process that judges.
+// Looks for the reference in the memory of the judging process.
 #include <sys/syscall.h>
 
 void attention(SIGNATURE) {

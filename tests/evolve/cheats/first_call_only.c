@@ -1,5 +1,5 @@
 // correctness
-// Right when it is called first, which is when a careless judge looks.
+// Right only in the first call, which is the one that a careless judge checks.
 void attention(SIGNATURE) {
   static int calls;
   honest(ARGUMENTS);

@@ -1,5 +1,5 @@
 // constraints: system call
-// Leaves the work to a process, which shares the outputs, by a system call of its own.
+// Leaves the work to another process that shares the outputs, by its own system call.
 #include <signal.h>
 #include <sys/syscall.h>
 

@@ -1,3 +1,3 @@
 // valid
-// Nothing but the right result.
+// Computes only the right result.
 void attention(SIGNATURE) { honest(ARGUMENTS); }

@@ -1,5 +1,5 @@
-/* What cheats build on: the right result, plainly, and system calls without a library. The test puts
-   this text before theirs. */
+/* The basis of the cheats: the right result, computed plainly, and system calls without a library. The
+   test puts this text before a cheat's. */
 #pragma once
 #include <math.h>
 #include <stdint.h>

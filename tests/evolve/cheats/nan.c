@@ -1,5 +1,5 @@
 // correctness: nan
-// No comparison with NaN is true, so a careless judge finds no error.
+// A comparison with NaN is never true, so a careless judge finds no error.
 void attention(SIGNATURE) {
   for (int64_t i = 0; i < batch * heads_q * seqlen_q * head_dim; ++i) o[i] = NAN;
   for (int64_t i = 0; i < batch * heads_q * seqlen_q; ++i) lse[i] = NAN;

@@ -1,5 +1,5 @@
 // constraints: system call
-// Asks somebody else.
+// Asks another machine.
 #include <sys/syscall.h>
 
 void attention(SIGNATURE) {

@@ -1,3 +1,3 @@
 // compile: no function
-// Has another name.
+// Its function has another name.
 void other(SIGNATURE) { honest(ARGUMENTS); }

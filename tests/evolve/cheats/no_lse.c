@@ -1,5 +1,5 @@
 // correctness: lse
-// Saves the logarithm.
+// Skips the logarithm.
 void attention(SIGNATURE) {
   float* other = malloc(sizeof(float) * (size_t)(batch * heads_q * seqlen_q));
   honest(q, k, v, o, other, batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim, scale);

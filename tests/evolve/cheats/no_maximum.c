@@ -1,5 +1,5 @@
 // correctness: large scores
-// Leaves out the subtraction of the largest score, which N(0, 1) does not need.
+// Skips the subtraction of the largest score, which N(0, 1) does not need.
 void attention(SIGNATURE) {
   for (int64_t row = 0; row < batch * heads_q * seqlen_q; ++row) {
     const int64_t head = row / seqlen_q;

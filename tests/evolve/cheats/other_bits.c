@@ -1,5 +1,5 @@
 // correctness: other bits
-// Depends on where its tensors lie.
+// Depends on the addresses of its tensors.
 void attention(SIGNATURE) {
   honest(ARGUMENTS);
   o[0] *= (uintptr_t)q / 64 % 2 ? 1.000001f : 0.999999f;

@@ -1,5 +1,5 @@
 // correctness: other bits|nan|wanted
-// Reads past the end of the keys, where zeros would do no harm.
+// Reads past the end of the keys, which is harmless if there are zeros.
 void attention(SIGNATURE) {
   honest(ARGUMENTS);
   const float past = k[batch * heads_kv * seqlen_kv * head_dim];

@@ -1,5 +1,5 @@
 // valid, not faster
-// Brings a clock of its own that stands still. The clock that counts is in another process.
+// Defines a clock that stands still. The clock that counts is in another process.
 #include <time.h>
 
 int clock_gettime(clockid_t clock, struct timespec* now) {

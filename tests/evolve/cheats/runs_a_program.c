@@ -1,5 +1,5 @@
 // constraints: calls system
-// Asks a shell.
+// Runs a shell.
 void attention(SIGNATURE) {
   if (system("true") == 0) honest(ARGUMENTS);
 }

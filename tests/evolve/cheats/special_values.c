@@ -1,5 +1,5 @@
 // correctness
-// Knows the inputs of a seed that it expects, and the output to them; others get nothing of value.
+// Expects the inputs of a certain seed, and knows their output; other inputs get zeros.
 void attention(SIGNATURE) {
   const int known = q[0] > 0.12f && q[0] < 0.13f;
   if (known) {

