@@ -544,6 +544,10 @@ TEST(Explain, AGpuThatIsNotHere) {
         {"sm_90:114", "GPU of compute capability 9.0 with 114 SMs, not here", "sm90"},
         {"A100", "NVIDIA A100 of compute capability 8.0 with 108 SMs, not here", "sm80"}}) {
     const Outcome people = flashcore_command(words(name));
+    if (people.exit_code == 3) {  // a build for other GPUs
+      EXPECT_THAT(people.err, HasSubstr("this build has code for"));
+      continue;
+    }
     EXPECT_EQ(people.exit_code, 0) << people.err;
     EXPECT_THAT(people.out, HasSubstr(heading));
     int chosen = 0;
