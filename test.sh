@@ -135,7 +135,9 @@ stage_lint() {
 
 stage_headers() {
   configured_for_lint || return 0
-  check scripts/check_headers.py build-lint
+  local changed=(--changed)
+  if [[ $run == long ]]; then changed=(); fi
+  check scripts/check_headers.py "${changed[@]}" build-lint
 }
 
 stage_install() { check scripts/check_install.sh build; }
