@@ -108,6 +108,7 @@ clang_is_too_old() {
   command -v clang++-14 >/dev/null &&
     ! clang++-14 -std=c++20 -fsyntax-only -xc++ - <<<'#include <chrono>' 2>/dev/null
 }
+has_clang() { command -v clang++-14 >/dev/null && ! clang_is_too_old; }
 
 # cuda_is_built DIRECTORY: whether a configured build has the CUDA kernels.
 cuda_is_built() { grep -q '^FLASHCORE_HAS_CUDA_CACHED:INTERNAL=ON' "$1/CMakeCache.txt"; }
