@@ -14,11 +14,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
 default_stages=(release example install python)
-stages=(release example lint install resources python headers bare rust address simulator fuzz torch thread)
+# What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
+stages=(release example install resources lint headers bare python torch rust thread address fuzz simulator)
 long_stages=("${stages[@]}" fresh)
-# These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The
-# fuzzers see its headers, for those are all that plans of CUDA kernels need.
-bare_stages=(bare python torch rust address thread)
+# These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
+# address and fuzz sees its headers, for those are all that plans of CUDA kernels need.
+bare_stages=(bare python torch rust thread)
 passed=0
 failed=0
 skipped=0
@@ -135,7 +136,9 @@ stage_lint() {
 
 stage_headers() {
   configured_for_lint || return 0
-  check scripts/check_headers.py build-lint
+  local changed=(--changed)
+  if [[ $run == long ]]; then changed=(); fi
+  check scripts/check_headers.py "${changed[@]}" build-lint
 }
 
 stage_install() { check scripts/check_install.sh build; }
@@ -243,10 +246,21 @@ shorter() {
 sanitized=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"
            -DFLASHCORE_CUDA=OFF)
 
+# One build for address and fuzz: Clang's, or GCC's without the fuzzers.
+built_with_address() {
+  local fuzz=OFF
+  if has_clang; then
+    local -x CC=clang-14 CXX=clang++-14
+    fuzz=ON
+    grep -qs '^CMAKE_CXX_COMPILER:.*clang' build-address/CMakeCache.txt || rm -rf build-address
+  fi
+  configured build-address "${sanitized[@]}" -DFLASHCORE_TESTS=ON -DFLASHCORE_SANITIZE=address,undefined \
+    -DFLASHCORE_FUZZ=$fuzz || return 1
+  built build-address "$@"
+}
+
 stage_address() {
-  configured build-address "${sanitized[@]}" -DFLASHCORE_TESTS=ON \
-    -DFLASHCORE_SANITIZE=address,undefined || return 0
-  built build-address || return 0
+  built_with_address || return 0
   shorter
   # Without those of the scripts, which no sanitizer sees.
   run_ctest build-address -E '^tools[.]'
@@ -280,18 +294,15 @@ stage_simulator() {
 }
 
 stage_fuzz() {
-  if clang_is_too_old; then
-    say "Not run: Clang 14 cannot read this system's C++ library."
+  if ! has_clang; then
+    say "Not run: there is no Clang 14, or it cannot read this system's C++ library."
+    skipped=$((skipped + 1))
     return
   fi
-  CC=clang-14 CXX=clang++-14 configured build-fuzz "${sanitized[@]}" -DFLASHCORE_TESTS=OFF \
-    -DFLASHCORE_FUZZ=ON || return 0
-  built build-fuzz fuzzers || return 0
+  built_with_address fuzzers || return 0
   local seconds=10
   if [[ $run == long ]]; then seconds=30; fi
-  check scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-$seconds}"
-  # stand_in_test, where CUDA's headers are found.
-  [[ ! -x build-fuzz/tests/fuzz/stand_in_test ]] || run_ctest build-fuzz/tests/fuzz
+  check scripts/fuzz.sh build-address "${FLASHCORE_FUZZ_SECONDS:-$seconds}"
 }
 
 run=${FLASHCORE_TEST_RUN:-default}
@@ -312,8 +323,9 @@ fi
 packages=("${build_packages[@]}" "${test_packages[@]}")
 for stage in "${chosen[@]}"; do
   case $stage in
+    address) packages+=("${lint_packages[@]}" "${rust_packages[@]}") ;;
     lint | headers | fuzz) packages+=("${lint_packages[@]}") ;;
-    rust | address) packages+=("${rust_packages[@]}") ;;
+    rust) packages+=("${rust_packages[@]}") ;;
     fresh) packages+=(debootstrap) ;;
   esac
 done

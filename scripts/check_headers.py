@@ -8,7 +8,8 @@ another header begins with.
 A header that includes one of a toolkit or package that is not here (CUDA, cuDNN), itself or through
 our headers, is left out, and counted.
 
-usage: check_headers.py [BUILD_DIRECTORY]    a configured directory; default build
+usage: check_headers.py [--changed] [BUILD_DIRECTORY]    a configured directory, default build; --changed: only
+                                                         headers that a change reaches, as tidy.py knows it
 """
 import concurrent.futures
 import functools
@@ -20,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import tidy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Headers that only some machines have, as they are written in an #include.
@@ -80,8 +83,8 @@ class Tree:
         return found
 
     @functools.cache
-    def outside(self, path):
-        """The names in <> that a file of ours includes, itself or through our files."""
+    def reaches(self, path):
+        """(the names in <>, our files) that a file of ours includes, itself or through our files; itself too."""
         names, seen, waiting = set(), {path}, [path]
         while waiting:
             one = waiting.pop()
@@ -92,7 +95,7 @@ class Tree:
                 elif ours not in seen:
                     seen.add(ours)
                     waiting.append(ours)
-        return frozenset(names)
+        return names, seen
 
 
 def toolkit(build):
@@ -169,12 +172,17 @@ def commands(header, ours, cuda, nvcc):
 
 
 def main():
-    build = (ROOT / (sys.argv[1] if len(sys.argv) > 1 else "build")).resolve()
+    words = sys.argv[1:]
+    changed = tidy.changed_files() if words[:1] == ["--changed"] else None
+    words = [word for word in words if word != "--changed"]
+    build = (ROOT / (words[0] if words else "build")).resolve()
     nvcc, includes = toolkit(build)
     tree = Tree(build)
     ours = [f"-I{folder}" for folder in tree.roots]
     cuda = [f"-isystem{folder}" for folder in includes]
-    headers = {header: tree.outside(ROOT / header) for header in tree.headers()}
+    every = {header: tree.reaches((ROOT / header).resolve()) for header in tree.headers()}
+    headers = {header: names for header, (names, files) in every.items()
+               if changed is None or files & changed}
     missing = {name for name in missing_names(sorted(set().union(*headers.values())), cuda)
                if OPTIONAL.match(name)}
     checks, left_out = [], []
@@ -194,8 +202,8 @@ def main():
             if complaint is not None:
                 bad += 1
                 print(f"{complaint}{name} does not compile alone with: {' '.join(command)}")
-    print(f"{len(begun)} headers with which another compilation begins, {len(checks)} others and "
-          f"compilers; {len(left_out)} left out"
+    print(f"{len(headers)} of {len(every)} headers, {len(begun)} with which another compilation begins; "
+          f"{len(checks)} compilations of others; {len(left_out)} left out"
           + (f", for want of {', '.join(sorted(missing)) or 'nvcc'}" if left_out else ""))
     return 1 if bad else 0
 

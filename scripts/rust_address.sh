@@ -17,11 +17,17 @@ quietly cmake --install "$1" --prefix "$directory/prefix"
 export PATH=/usr/bin:$PATH CARGO_HOME=$directory/cargo-home CARGO_NET_OFFLINE=true
 unset RUSTC RUSTUP_TOOLCHAIN FLASHCORE_LINK CARGO_TARGET_DIR CARGO_BUILD_TARGET FLASHCORE_KERNEL
 export FLASHCORE_NO_PKG_CONFIG=1 FLASHCORE_DIR=$directory/prefix
-# With an explicit target, RUSTFLAGS do not apply to build scripts. rustc does not link what -fsanitize adds.
+# With an explicit target, RUSTFLAGS do not apply to build scripts.
 target=$(rustc -vV | sed -n 's/^host: //p')
-export RUSTFLAGS="-C linker=g++ -C link-arg=-lasan -C link-arg=-lubsan"
-runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_RUNNER
-export "$runner=env LD_PRELOAD=$(g++ -print-file-name=libasan.so)"
+compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$1/CMakeCache.txt")
+export RUSTFLAGS="-C linker=$compiler"
+if [[ $compiler == *clang* ]]; then
+  RUSTFLAGS+=" -C link-arg=-fsanitize=address,undefined" # its runtime becomes part of the program
+else # rustc leaves out what -fsanitize would add, and libasan wants to be loaded first
+  RUSTFLAGS+=" -C link-arg=-lasan -C link-arg=-lubsan"
+  runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_RUNNER
+  export "$runner=env LD_PRELOAD=$("$compiler" -print-file-name=libasan.so)"
+fi
 # One test requests more memory than there is, and must get an error.
 export ASAN_OPTIONS=allocator_may_return_null=1
 quietly cargo test --manifest-path rust/Cargo.toml --package flashcore --tests \

@@ -346,8 +346,8 @@ TEST(Lengths, CumulativeOnesAreWrong) {
   for (const auto& [name, total] :
        {std::pair<std::string, int>{"cu_seqlens_q", 7}, {"cu_seqlens_kv", 9}}) {
     const std::string all = std::to_string(total);
-    const auto refused = [&](std::vector<double> entries, const std::string& value,
-                             const std::string& wanted) {
+    const auto refused = [&, &name = name](std::vector<double> entries, const std::string& value,
+                                           const std::string& wanted) {
       Trial trial(packed_problem());
       for (size_t i = 0; i < entries.size(); ++i) {
         trial.host().at(name).set(static_cast<int64_t>(i), entries[i]);

@@ -8,6 +8,7 @@
 #include "bench/gate/gates.hpp"
 #include "flashcore/flashcore.hpp"
 #include "tests/problem/run_plan.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -30,7 +31,7 @@ TEST(Smoke, OneKeyGivesItsValue) {
 
 // The reference, rounded to the type of O, passes its own gates on any problem.
 TEST(Smoke, RandomProblemsAreValid) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < problem_count(300); ++seed) {
     bench::HostProblem host = bench::random_problem(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, bench::describe(host.problem)));
     const Result<bench::Reference> reference = bench::compute_reference(host);
