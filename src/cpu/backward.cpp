@@ -299,12 +299,6 @@ class Run {
 
 std::string backward_refuses(const BackwardProblem& problem, const PlanContext& context) {
   const ForwardProblem& p = problem.forward;
-  if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
-  if (p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
-  if (problem.has_d_lse && problem.d_lse_dtype == DType::f64) {
-    return "d_lse: dtype is f64, wanted f32";
-  }
-  if (problem.writes_f64()) return "gradients: dtype of one is f64, wanted at most 32 bits";
   if (kernels_of(target_of(p)).backward == nullptr) {
     return "the processor lacks SSE4.2, wanted at least that";
   }

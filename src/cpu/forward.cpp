@@ -349,8 +349,6 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
 }  // namespace
 
 std::string forward_refuses(const ForwardProblem& p, const PlanContext& context) {
-  if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
-  if (p.has_lse && p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
   if (kernels_of(target_for(is_bf16(p))).forward == nullptr) {
     return "the processor lacks SSE4.2, wanted at least that";
   }

@@ -71,11 +71,10 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
 
 // The kernel also refuses every problem that `other` refuses.
 Kernel unless_refused(Kernel kernel, const Kernel& other) {
-  kernel.refuses = [own = std::move(kernel.refuses), other = other.refuses](
-                       const ForwardProblem& p, const PlanContext& context) {
-    std::string refusal = own(p, context);
-    return refusal.empty() ? other(p, context) : refusal;
-  };
+  kernel.supports = but_not(std::move(kernel.supports),
+                            [other](const ForwardProblem& p, const PlanContext& context) {
+                              return refusal_of(other, p, context);
+                            });
   return kernel;
 }
 
@@ -181,9 +180,9 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(any_backward);
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {
-    const bool reads_caches = kernel.reads_caches;
+    const bool reads_pages = kernel.supports.features.has(Feature::page_table);
     if (kernel.wants_alignment && kernel.plan)
-      kernel = for_any_pointers(std::move(kernel), reads_caches ? any_cache : ampere[0]);
+      kernel = for_any_pointers(std::move(kernel), reads_pages ? any_cache : ampere[0]);
   }
   return table;
 }

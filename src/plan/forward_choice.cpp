@@ -138,7 +138,7 @@ std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext&
 std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
                                   const Kernel& sm90_throughput, LatencyKernel kernel) {
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
-  const bool takes = sm90_throughput.refuses(p, context).empty() &&
+  const bool takes = refusal_of(sm90_throughput, p, context).empty() &&
                      (!sm90_throughput.declines || sm90_throughput.declines(p, context).empty());
   const Tuning tuning = tuning_for(context.device);
   const LatencyChoice choice = sm90_latency_choice(p, tuning, context.device.shared_memory_a_block,

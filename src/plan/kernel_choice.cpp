@@ -57,9 +57,10 @@ std::string joined(std::string first, const std::string& second) {
 }
 
 template <class AnyProblem>
-KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context) {
+KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, Features features,
+                      const PlanContext& context) {
   KernelVerdict verdict{.kernel = kernel.name,
-                        .refusal = refusal_of(kernel, problem, context),
+                        .refusal = refusal_of(kernel, problem, features, context),
                         .automatic = kernel.automatic};
   if (!verdict.refusal.empty()) return verdict;
   const std::string by_name = by_name_alone(kernel, problem);
@@ -94,10 +95,11 @@ template <class AnyProblem>
 KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool tuned) {
   KernelChoice choice;
   const Kernel* declined = nullptr;
+  const Features features = features_of(problem);
   std::string objections;  // of those before the choice
   for (const Kernel& kernel : kernels()) {
     if (!runs_on(kernel, context.device.device.kind)) continue;
-    choice.verdicts.push_back(verdict(kernel, problem, context));
+    choice.verdicts.push_back(verdict(kernel, problem, features, context));
     const KernelVerdict& said = choice.verdicts.back();
     if (choice.kernel != nullptr || !kernel.automatic || !computes(kernel, problem)) continue;
     if (said.automatic && objection_of(said).empty()) {
@@ -196,12 +198,12 @@ std::string own_note(const Kernel& /*kernel*/, const BackwardProblem& /*problem*
 
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
                          const PlanContext& context) {
-  return verdict(kernel, problem, context);
+  return verdict(kernel, problem, features_of(problem), context);
 }
 
 KernelVerdict verdict_of(const Kernel& kernel, const BackwardProblem& problem,
                          const PlanContext& context) {
-  return verdict(kernel, problem, context);
+  return verdict(kernel, problem, features_of(problem), context);
 }
 
 KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context, bool tuned) {

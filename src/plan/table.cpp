@@ -1,7 +1,5 @@
 #include "plan/table.hpp"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "cpu/backward.hpp"
@@ -22,7 +20,7 @@ Result<PlannedKernel> plan_reference(const ForwardProblem& p, int threads, DType
 }
 
 BackwardKernel reference_backward(std::function<DType(const ForwardProblem&)> intermediate) {
-  return {.refuses = [](const BackwardProblem&, const PlanContext&) { return std::string(); },
+  return {.supports = everything<BackwardProblem>(),
           .plan = [intermediate = std::move(intermediate)](
                       const BackwardProblem& problem,
                       const PlanContext& context) -> Result<PlannedBackward> {
@@ -36,27 +34,24 @@ BackwardKernel reference_backward(std::function<DType(const ForwardProblem&)> in
           }};
 }
 
+constexpr Features kOfF64 = {Feature::lse_of_f64, Feature::d_lse_of_f64, Feature::gradients_of_f64};
+
 Kernel cpu_simd() {
   return {.name = "cpu_simd",
           .device = DeviceKind::cpu,
           .automatic = true,
-          .reads_dropout_state = true,
-          .reads_caches = true,
-          .reads_tree_masks = true,
-          .reads_transposed_v = true,
-          .fp8_types = Fp8Types::any,
-          .scales_o = true,
-          .writes_largest = true,
-          .refuses = [](const ForwardProblem& p,
-                        const PlanContext& context) { return cpu::forward_refuses(p, context); },
+          .supports = {.features = Features::all() - Feature::lse_of_f64,
+                       .q = kAnyDtype,
+                       .o = kUpTo32Bits,
+                       .extra = cpu::forward_refuses},
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
             return cpu::plan_forward(p, context);
           },
           .candidates = cpu::forward_candidates,
-          .backward = {.refuses =
-                           [](const BackwardProblem& p, const PlanContext& context) {
-                             return cpu::backward_refuses(p, context);
-                           },
+          .backward = {.supports = {.features = Features::all() - kOfF64,
+                                    .q = kAnyDtype,
+                                    .o = kUpTo32Bits,
+                                    .extra = cpu::backward_refuses},
                        .plan = [](const BackwardProblem& p, const PlanContext& context)
                            -> Result<PlannedBackward> { return cpu::plan_backward(p, context); },
                        .candidates = cpu::backward_candidates}};
@@ -66,14 +61,7 @@ Kernel reference() {
   return {.name = "reference",
           .device = DeviceKind::cpu,
           .automatic = true,
-          .reads_dropout_state = true,
-          .reads_caches = true,
-          .reads_tree_masks = true,
-          .reads_transposed_v = true,
-          .fp8_types = Fp8Types::any,
-          .scales_o = true,
-          .writes_largest = true,
-          .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
+          .supports = everything<ForwardProblem>(),
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
                 return plan_reference(p, context.threads, DType::f64);
@@ -81,25 +69,12 @@ Kernel reference() {
           .backward = reference_backward([](const ForwardProblem&) { return DType::f64; })};
 }
 
-// The baseline of the gates; never chosen automatically.
+// The baseline of the gates; never chosen automatically. It rounds scores and probabilities to the inputs' type.
 Kernel naive() {
   return {.name = "naive",
           .device = DeviceKind::cpu,
           .automatic = false,
-          .reads_dropout_state = true,
-          .reads_caches = true,
-          .reads_tree_masks = true,
-          .reads_transposed_v = true,
-          .fp8_types = Fp8Types::any,
-          .scales_o = true,
-          .writes_largest = true,
-          .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {
-            if (p.dtype == DType::f16 || p.dtype == DType::bf16) return {};
-            return fmt::format(
-                "dtype is {}, wanted f16 or bf16: it rounds scores and "
-                "probabilities to the type of the inputs",
-                to_string(p.dtype));
-          },
+          .supports = {.features = Features::all(), .q = kHalf, .o = kAnyDtype},
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
                 return plan_reference(p, context.threads, p.dtype);

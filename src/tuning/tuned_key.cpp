@@ -37,7 +37,7 @@ std::string mask_of(const ForwardProblem& p) {
   return fmt::format("window{},{}{}", side(p.band.left), side(p.band.right), at);
 }
 
-std::string features_of(const ForwardProblem& p) {
+std::string options_of(const ForwardProblem& p) {
   std::string text;
   const auto add = [&](bool is_there, std::string_view name) {
     if (is_there) text += fmt::format(" {}", name);
@@ -76,7 +76,7 @@ std::string key_of(std::string_view pass, const ForwardProblem& p, const PlanCon
   if (p.heads_kv != p.heads_q && p.heads_kv > 0) {
     key += fmt::format(" group{}", p.heads_q / p.heads_kv);
   }
-  key += features_of(p);
+  key += options_of(p);
   key += fmt::format(" q{} kv{} bh{}", bucket_of(seen.seqlen_q), bucket_of(seen.seqlen_kv),
                      bucket_of(seen.batch * p.heads_q));
   return key;

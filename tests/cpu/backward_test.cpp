@@ -178,13 +178,13 @@ TEST(CpuBackward, RefusesWhatItDoesNotCompute) {
     return status.message();
   };
   EXPECT_EQ(refusal([](Problem& p, Gradients& g) { p.o.dtype = g.d_o.dtype = DType::f64; }),
-            "kernel cpu_simd: o: dtype is f64, wanted a type of at most 32 bits");
+            "kernel cpu_simd: o: dtype is f64, wanted f16, bf16, f32, f8e4m3 or f8e5m2");
   EXPECT_EQ(refusal([](Problem& p, Gradients&) { p.lse->dtype = DType::f64; }),
             "kernel cpu_simd: lse: dtype is f64, wanted f32");
   EXPECT_EQ(refusal([](Problem&, Gradients& g) { g.d_lse->dtype = DType::f64; }),
             "kernel cpu_simd: d_lse: dtype is f64, wanted f32");
   EXPECT_EQ(refusal([](Problem&, Gradients& g) { g.dk.dtype = DType::f64; }),
-            "kernel cpu_simd: gradients: dtype of one is f64, wanted at most 32 bits");
+            "kernel cpu_simd: dk: dtype is f64, wanted at most 32 bits");
 }
 
 }  // namespace

@@ -534,7 +534,9 @@ TEST(Cache, TreeMasksThatMakeNoSense) {
 TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   Kernel other;
   other.name = "other";
-  other.refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); };
+  other.supports = everything<ForwardProblem>();
+  Features& takes = other.supports.features;
+  takes = takes - feature_sets::kCaches - Features{Feature::tree_mask, Feature::v_apart};
   other.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
     return PlannedKernel{};
   };
@@ -557,16 +559,16 @@ TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   Problem tree = whole;
   tree.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1, 1});
   EXPECT_EQ(refusal(tree), "tree_mask: is given, wanted a mask of pairs");
-  other.reads_caches = true;
+  takes = takes | feature_sets::kCaches;
   for (const Problem& problem : {paged_problem(), flat_problem(), padded, narrow}) {
     EXPECT_EQ(refusal(problem), "");
   }
   EXPECT_EQ(refusal(tree), "tree_mask: is given, wanted a mask of pairs");
-  other.reads_tree_masks = true;
+  takes = takes | Feature::tree_mask;
   EXPECT_EQ(refusal(tree), "");
   narrow.v.dtype = DType::f8e5m2;
   EXPECT_EQ(refusal(narrow), "v: dtype is f8e5m2, wanted k's f8e4m3");
-  other.fp8_types = Fp8Types::any;
+  takes = takes | Feature::v_apart;
   EXPECT_EQ(refusal(narrow), "");
 }
 

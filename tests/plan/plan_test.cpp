@@ -92,7 +92,7 @@ TEST_F(PlanTest, ForcedKernelRuns) {
 TEST_F(PlanTest, ForcedKernelThatRefusesSaysWhy) {
   const Result<Plan> plan = make_plan(dense_problem(DType::f32), with_kernel("naive"));
   ASSERT_EQ(plan.status().code(), StatusCode::unsupported);
-  EXPECT_THAT(plan.status().message(), StartsWith("kernel naive: dtype is f32, wanted"));
+  EXPECT_THAT(plan.status().message(), StartsWith("kernel naive: q: dtype is f32, wanted"));
 }
 
 TEST_F(PlanTest, UnknownKernelListsTheKnown) {

@@ -35,11 +35,28 @@ constexpr size_t kWorkspace = 1000;
 int runs = 0;
 std::span<std::byte> workspace_seen;
 
+// What few kernels have.
+constexpr Features kMixes = {Feature::k_apart, Feature::v_apart};
+constexpr Features kRare =
+    feature_sets::kCaches | feature_sets::kLargest | kMixes |
+    Features{Feature::tree_mask, Feature::v_transposed, Feature::o_scale, Feature::dropout_state};
+
+Supports without_rare(std::string refusal) {
+  Supports supports = everything<ForwardProblem>();
+  supports.features = supports.features - kRare;
+  supports.extra = [refusal](const ForwardProblem&, const PlanContext&) { return refusal; };
+  return supports;
+}
+
+void add(Kernel& kernel, Features more) {
+  kernel.supports.features = kernel.supports.features | more;
+}
+
 Kernel fake(std::string name, bool automatic, std::string refusal) {
   return {.name = std::move(name),
           .device = DeviceKind::cpu,
           .automatic = automatic,
-          .refuses = [refusal](const ForwardProblem&, const PlanContext&) { return refusal; },
+          .supports = without_rare(std::move(refusal)),
           .plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
             return PlannedKernel{
                 .workspace_bytes = 0,
@@ -166,8 +183,7 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
       const int bits = code >> (3 * k);
       Kernel kernel = declining("kernel" + std::to_string(k), sentences[bits >> 1 & 1]);
       kernel.automatic = (bits & 1) != 0;
-      kernel.refuses = [refusal = std::string(refusals[bits >> 2 & 1])](
-                           const ForwardProblem&, const PlanContext&) { return refusal; };
+      kernel.supports = without_rare(refusals[bits >> 2 & 1]);
       table().push_back(kernel);
     }
     std::string first, first_that_declines;
@@ -192,9 +208,9 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
 // A kernel accepts mixes of e4m3 and e5m2 only if it declares that.
 TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
   table() = {fake("one", true, ""), fake("kv_apart", true, ""), fake("any", true, "")};
-  for (Kernel& kernel : table()) kernel.reads_caches = true;
-  table()[1].fp8_types = Fp8Types::kv_apart;
-  table()[2].fp8_types = Fp8Types::any;
+  for (Kernel& kernel : table()) add(kernel, feature_sets::kCaches);
+  add(table()[1], Feature::k_apart);
+  add(table()[2], kMixes);
   const auto expect = [](DType q, DType k, DType v, const std::vector<std::string>& sentences) {
     Problem problem = dense_problem(q);
     problem.k.dtype = k;
@@ -209,7 +225,7 @@ TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
   expect(kE4m3, kE4m3, kE4m3, {"", "", ""});
   expect(kE4m3, kE5m2, kE5m2, {of_k, "", ""});
   expect(kE4m3, kE4m3, kE5m2, {of_v, of_v, ""});
-  expect(kE5m2, kE4m3, kE5m2, {of_v, of_v, ""});
+  expect(kE5m2, kE4m3, kE5m2, {"k: dtype is f8e4m3, wanted q's f8e5m2", of_v, ""});
   expect(DType::f16, kE5m2, kE5m2, {"", "", ""});
   expect(DType::f16, kE4m3, kE5m2, {of_v, of_v, ""});
 }
@@ -321,9 +337,9 @@ TEST_F(Table, AKernelHasOnlyThePassesThatItPlans) {
   const Gradients gradients = bench::gradients_of(problem, false);
   Kernel trains = fake("trains", true, "");
   trains.plan = {};
-  trains.refuses = {};
+  trains.supports = {};
   trains.backward = {
-      .refuses = [](const BackwardProblem&, const PlanContext&) { return std::string(); },
+      .supports = everything<BackwardProblem>(),
       .plan = [](const BackwardProblem&, const PlanContext&) -> Result<PlannedBackward> {
         return PlannedBackward{
             .workspace_bytes = 0,
@@ -349,7 +365,7 @@ TEST_F(Table, AKernelHasOnlyThePassesThatItPlans) {
 TEST_F(Table, TheEnvironmentForcesAPassOnlyOnKernelsThatHaveIt) {
   Kernel both = fake("both", true, "");
   both.backward = {
-      .refuses = [](const BackwardProblem&, const PlanContext&) { return std::string(); },
+      .supports = everything<BackwardProblem>(),
       .plan = [](const BackwardProblem&, const PlanContext&) -> Result<PlannedBackward> {
         return PlannedBackward{};
       }};
@@ -366,7 +382,7 @@ TEST_F(Table, TheEnvironmentForcesAPassOnlyOnKernelsThatHaveIt) {
 
 TEST_F(Table, DropoutFromMemoryIsForKernelsThatReadIt) {
   Kernel reads = fake("reads", true, "");
-  reads.reads_dropout_state = true;
+  add(reads, Feature::dropout_state);
   table() = {fake("old", true, ""), reads};
   Problem problem = dense_problem();
   problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
@@ -379,7 +395,8 @@ TEST_F(Table, DropoutFromMemoryIsForKernelsThatReadIt) {
 
 TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
   Kernel scales = fake("scales", true, ""), both = fake("both", true, "");
-  scales.scales_o = both.scales_o = both.writes_largest = true;
+  add(scales, Feature::o_scale);
+  add(both, feature_sets::kLargest | Feature::o_scale);
   table() = {fake("old", true, ""), scales, both};
   Problem problem = dense_problem();
   problem.o.dtype = DType::f8e4m3;
@@ -394,7 +411,7 @@ TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
     asks.*largest = TensorDesc::contiguous(DType::f32, {1, 1});
     EXPECT_EQ(make_plan(asks)->kernel(), "both");
     EXPECT_EQ(explain(asks)->front().refusal,
-              std::string(name) + ": is asked for, wanted O and LSE alone");
+              std::string(name) + ": is given, wanted O and LSE alone");
   }
 }
 

@@ -1,22 +1,11 @@
-// Which distances between rows the copies of CUDA kernels take. No CUDA header is needed here, so
-// that refusals are tested in every build.
+// Which distances between rows the copies of CUDA kernels take.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
-#include "problem/problem.hpp"
+#include "problem/row_strides.hpp"
 
 namespace flashcore::cuda::host {
 
-// Empty when batches, heads and rows of a tensor all begin at multiples of 16 bytes from its first
-// element; otherwise a sentence. Strides of extents of one are never used.
-std::string misaligned_rows(std::string_view name, const RowStrides& stride, DType dtype,
-                            int64_t batch, int64_t heads, int64_t rows);
-
-// Empty when no stride that is used is zero or negative, which tensor maps cannot express.
-std::string unmappable_strides(std::string_view name, const RowStrides& stride, int64_t batch,
-                               int64_t heads, int64_t rows);
+using flashcore::misaligned_rows;
+using flashcore::unmappable_strides;
 
 }  // namespace flashcore::cuda::host

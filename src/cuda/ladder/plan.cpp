@@ -21,11 +21,11 @@ namespace {
 constexpr std::array<std::string_view, 2> kAutomatic = {"14_fp8_native", "13_fp8_stage_c"};
 constexpr uintptr_t kPointerAlignment = 16;
 
-RungTraits traits_of(const Rung& rung) {
-  return {.input = rung.input == RungInput::fp16 ? DType::f16 : DType::f8e4m3,
-          .min_compute_capability = rung.min_compute_capability,
-          .max_compute_capability = rung.max_compute_capability,
-          .tensor_maps = rung.max_compute_capability == 90};  // the wgmma rung reads through TMA
+Supports supports_of(const Rung& rung) {
+  Arch arch{.least = rung.min_compute_capability};
+  if (rung.max_compute_capability != 0) arch.most = rung.max_compute_capability;
+  const bool tensor_maps = rung.max_compute_capability == 90;  // the wgmma rung reads through TMA
+  return supports(rung.input == RungInput::fp16 ? DType::f16 : DType::f8e4m3, arch, tensor_maps);
 }
 
 // What its file was compiled for.
@@ -142,13 +142,10 @@ Kernel to_kernel(const Rung& rung) {
           .automatic = automatic,
           .sources = "ladder",
           .targets = targets_of(rung),
-          .refuses =
-              [traits = traits_of(rung), targets = targets_of(rung)](const ForwardProblem& p,
-                                                                     const PlanContext& context) {
-                return rung_refusal(p, context.device, traits, targets);
-              },
-          .plan = [rung](const ForwardProblem& p,
-                         const PlanContext& context) { return plan_rung(rung, p, context); }};
+          .supports = supports_of(rung),
+          .plan = [rung](const ForwardProblem& p, const PlanContext& context) {
+            return plan_rung(rung, p, context);
+          }};
 }
 
 }  // namespace

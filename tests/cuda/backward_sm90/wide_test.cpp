@@ -103,7 +103,7 @@ std::string refused(int64_t head_dim_qk, int64_t head_dim_v, int32_t capability 
   if (!problem.ok()) return "resolve: " + problem.status().message();
   DeviceInfo device;
   device.compute_capability = capability;
-  return refusal(*problem, device, "90a");
+  return refusal_on_gpu(supports(), "90a", *problem, {.device = device});
 }
 
 TEST(BackwardSm90Wide, RefusesOtherHeadDimensionsAndDevices) {
@@ -113,8 +113,8 @@ TEST(BackwardSm90Wide, RefusesOtherHeadDimensionsAndDevices) {
   EXPECT_THAT(refused(8, 136), IsEmpty());
   EXPECT_EQ(refused(128, 128),
             "q: head dimension is 128, and that of v 128, wanted one of more than 128");
-  EXPECT_EQ(refused(256, 132), "v: head dimension is 132, wanted a multiple of 8, at most 256");
-  EXPECT_EQ(refused(264, 256), "q: head dimension is 264, wanted a multiple of 8, at most 256");
+  EXPECT_EQ(refused(256, 132), "v: head dimension is 132, wanted a multiple of 8 up to 256");
+  EXPECT_EQ(refused(264, 256), "q: head dimension is 264, wanted a multiple of 8 up to 256");
   EXPECT_EQ(refused(256, 256, 80), "device: compute capability is 8.0, wanted 9.0");
 }
 

@@ -11,6 +11,7 @@
 #include "cuda/decode_sm80/split_kv/config.hpp"
 #include "cuda/decode_sm80/split_kv/schedule.hpp"
 #include "cuda/decode_sm80/split_kv/supports.hpp"
+#include "kernel/kernel.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 namespace {
@@ -166,7 +167,7 @@ std::string refused(const ForwardProblem& p, int capability = 80) {
   context.device.compute_capability = capability;
   context.device.multiprocessors = 108;
   context.device.shared_memory_a_block = 163 * 1024;
-  return refusal(p, context, "80+ptx;90a");
+  return refusal_on_gpu(supports(), "80+ptx;90a", p, context);
 }
 
 TEST(DecodeSm80Refusals, NameTheArgument) {

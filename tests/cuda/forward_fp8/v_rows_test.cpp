@@ -31,7 +31,7 @@ std::string refusal(const Problem& problem, int32_t compute_capability = 90,
                     const char* targets = "80+ptx;89;90a") {
   DeviceInfo device;
   device.compute_capability = compute_capability;
-  return v_rows::refusal(resolved(problem), device, targets);
+  return refusal_on_gpu(v_rows::supports(), targets, resolved(problem), {.device = device});
 }
 
 TEST(ForwardFp8VRows, NamesWhatItDoesNotCompute) {
@@ -40,7 +40,7 @@ TEST(ForwardFp8VRows, NamesWhatItDoesNotCompute) {
   Problem p = dense(64);
   p.v_transposed = false;
   p.v = p.k;
-  EXPECT_EQ(refusal(p), "v_transposed: is false, wanted true, as V's rows are made of it");
+  EXPECT_EQ(refusal(p), "v_transposed: is not given, wanted it");
   p = dense(64, 256);
   const int64_t rows = int64_t{1} << 30;
   p.q = TensorDesc::contiguous(DType::f8e4m3, {1, 512, 1, 64});

@@ -193,7 +193,8 @@ std::string refusal(const Problem& problem, int32_t compute_capability = 90,
                     const char* targets = "80;89;90a") {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return latency_refusal(*resolved, gpu(compute_capability), targets);
+  return refusal_on_gpu(latency_supports(), targets, *resolved,
+                        {.device = gpu(compute_capability)});
 }
 
 TEST(ForwardSm90LatencyRefusal, NamesWhatItDoesNotCompute) {
@@ -208,30 +209,6 @@ TEST(ForwardSm90LatencyRefusal, NamesWhatItDoesNotCompute) {
   p.o.dtype = DType::f32;
   EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32"));
   p = dense(DType::f16, 64, 64);
-  p.lse->dtype = DType::f64;
-  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
-  p = dense(DType::f16, 64, 64);
-  p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 1, 128});
-  EXPECT_THAT(refusal(p), HasSubstr("bias: is given"));
-  p = dense(DType::f16, 64, 64);
-  p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 128});
-  EXPECT_THAT(refusal(p), HasSubstr("mask: is given"));
-  p = dense(DType::f16, 64, 64);
-  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
-  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is given"));
-  p = dense(DType::f16, 64, 64);
-  p.sinks = TensorDesc::contiguous(DType::f32, {4});
-  EXPECT_THAT(refusal(p), HasSubstr("sinks: is given"));
-  p = dense(DType::f16, 64, 64);
-  p.softmax_scale = 0.0F;
-  EXPECT_THAT(refusal(p), HasSubstr("softmax_scale: is 0"));
-  p = dense(DType::f16, 64, 64);
-  p.softcap = 5;
-  EXPECT_THAT(refusal(p), HasSubstr("softcap: is 5"));
-  p = dense(DType::f16, 64, 64);
-  p.dropout_p = 0.5F;
-  EXPECT_THAT(refusal(p), HasSubstr("dropout_p: is 0.5"));
-  p = dense(DType::f16, 64, 64);
   p.k = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {4 * 128 * 68, 128 * 68, 68, 1});
   EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68"));
   p = dense(DType::f16, 64, 64);
@@ -245,7 +222,8 @@ TEST(ForwardSm80LatencyRefusal, ComputesWhatTensorMapsCannotExpress) {
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
     DeviceInfo device = gpu(compute_capability);
     device.shared_memory_a_block = compute_capability == 89 ? 99 * 1024 : 163 * 1024;
-    return forward_sm80::latency::refusal(*resolved, device, "80;90a");
+    return refusal_on_gpu(forward_sm80::latency::supports(), "80;90a", *resolved,
+                          {.device = device});
   };
   Problem p = dense(DType::f16, 64, 128);
   EXPECT_EQ(refusal80(p, 80), "");

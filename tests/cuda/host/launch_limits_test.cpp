@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernel/supports.hpp"
+
 namespace flashcore::cuda::host {
 namespace {
 
@@ -20,10 +22,10 @@ ForwardProblem problem(int64_t batch, int64_t heads, int64_t rows_q, int64_t row
 }
 
 TEST(LaunchLimits, RowsAreCountedInThirtyTwoBits) {
-  EXPECT_EQ(refuse_rows(problem(1, 1, kMostRows - 1, kMostRows - 1)), "");
-  EXPECT_EQ(refuse_rows(problem(1, 1, kMostRows, 1)),
+  EXPECT_EQ(refuse_rows(problem(1, 1, kMostRows - 1, kMostRows - 1), kMostRows), "");
+  EXPECT_EQ(refuse_rows(problem(1, 1, kMostRows, 1), kMostRows),
             "q: has 536870912 rows, wanted less than 536870912");
-  EXPECT_EQ(refuse_rows(problem(1, 1, 1, kMostRows + 5)),
+  EXPECT_EQ(refuse_rows(problem(1, 1, 1, kMostRows + 5), kMostRows),
             "k: has 536870917 rows, wanted less than 536870912");
 }
 
@@ -32,7 +34,7 @@ TEST(LaunchLimits, RowsOfPackedTensorsAreThoseOfAllEntries) {
   p.packed = true;
   p.total_q = 100;
   p.total_kv = kMostRows;
-  EXPECT_EQ(refuse_rows(p), "k: has 536870912 rows, wanted less than 536870912");
+  EXPECT_EQ(refuse_rows(p, kMostRows), "k: has 536870912 rows, wanted less than 536870912");
 }
 
 TEST(LaunchLimits, TilesAndHeadsFitALaunch) {

@@ -410,13 +410,8 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .reads_dropout_state = true,
           .targets = build::targets::backward_sm80,
-          .backward = {.refuses =
-                           [](const BackwardProblem& problem, const PlanContext& context) {
-                             return refusal(problem, context.device, build::targets::backward_sm80);
-                           },
-                       .plan = plan}};
+          .backward = {.supports = supports(), .plan = plan}};
 }
 
 }  // namespace flashcore::cuda::backward_sm80::general

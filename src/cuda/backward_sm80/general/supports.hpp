@@ -1,11 +1,8 @@
-// What backward_sm80 refuses. No CUDA header is needed here, so that refusals are tested in every
+// What backward_sm80 computes. No CUDA header is needed here, so that refusals are tested in every
 // build.
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include "flashcore/flashcore.hpp"
+#include "kernel/supports.hpp"
 #include "problem/backward.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
@@ -13,8 +10,6 @@ namespace flashcore::cuda::backward_sm80::general {
 // Whether products are those of fp32: of fp32 inputs, and where the types of inputs and O differ.
 bool computes_in_fp32(const BackwardProblem& problem);
 
-// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
-std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets);
+BackwardSupports supports();
 
 }  // namespace flashcore::cuda::backward_sm80::general

@@ -1,12 +1,10 @@
-// What kernels of backward_sm90 refuse alike. No CUDA header is needed here, so that refusals are
+// What kernels of backward_sm90 compute alike. No CUDA header is needed here, so that refusals are
 // tested in every build.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
-#include "flashcore/flashcore.hpp"
+#include "kernel/supports.hpp"
 #include "problem/backward.hpp"
 
 namespace flashcore::cuda::backward_sm90 {
@@ -18,9 +16,6 @@ inline constexpr int64_t kColumnStep = 8;
 int64_t query_rows(const ForwardProblem& p, int64_t block);
 int64_t key_rows(const ForwardProblem& p, int64_t block);
 
-// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
-// `sizes`: the kernel's own sentence about head dimensions, or empty.
-std::string common_refusal(const BackwardProblem& problem, const DeviceInfo& device,
-                           std::string_view targets, std::string_view sizes);
+BackwardSupports common_supports(HeadDims head_dims);
 
 }  // namespace flashcore::cuda::backward_sm90

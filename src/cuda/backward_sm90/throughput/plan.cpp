@@ -240,13 +240,10 @@ Kernel kernel() {
           .device = DeviceKind::cuda,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90,
-          .backward = {
-              .refuses =
-                  [](const BackwardProblem& problem, const PlanContext& context) {
-                    return refusal(problem, context.device, build::targets::backward_sm90);
-                  },
-              .plan = [](const BackwardProblem& problem,
-                         const PlanContext& context) { return plan(problem, context, false); }}};
+          .backward = {.supports = supports(),
+                       .plan = [](const BackwardProblem& problem, const PlanContext& context) {
+                         return plan(problem, context, false);
+                       }}};
 }
 
 Kernel split_kernel() {
@@ -254,14 +251,10 @@ Kernel split_kernel() {
           .device = DeviceKind::cuda,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90_split,
-          .backward = {
-              .refuses =
-                  [](const BackwardProblem& problem, const PlanContext& context) {
-                    return split::refusal(problem, context.device,
-                                          build::targets::backward_sm90_split);
-                  },
-              .plan = [](const BackwardProblem& problem,
-                         const PlanContext& context) { return plan(problem, context, true); }}};
+          .backward = {.supports = split::supports(),
+                       .plan = [](const BackwardProblem& problem, const PlanContext& context) {
+                         return plan(problem, context, true);
+                       }}};
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

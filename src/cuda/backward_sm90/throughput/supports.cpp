@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 #include "cuda/backward_sm90/common/supports.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
@@ -17,18 +16,8 @@ namespace {
 // Blocks of the largest launch, whose blocks are 256 numbers of Q each.
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
-std::string refuse_head_dims(const ForwardProblem& p) {
-  const int64_t most = kConfigs[kPlainConfigs - 1].head_dim;
-  for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
-    if (head_dim <= 0 || head_dim % kColumnStep != 0 || head_dim > most) {
-      return fmt::format("{}: head dimension is {}, wanted a multiple of {}, at most {}", name,
-                         head_dim, kColumnStep, most);
-    }
-  }
-  return {};
-}
-
-std::string refuse_launches(const ForwardProblem& p) {
+std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) {
+  const ForwardProblem& p = problem.forward;
   const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int64_t queries = query_rows(p, config.block_q);
@@ -43,10 +32,11 @@ std::string refuse_launches(const ForwardProblem& p) {
 
 }  // namespace
 
-std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets) {
-  std::string refusal = common_refusal(problem, device, targets, refuse_head_dims(problem.forward));
-  return refusal.empty() ? refuse_launches(problem.forward) : refusal;
+BackwardSupports supports() {
+  return but_not(common_supports({.most = kConfigs[kPlainConfigs - 1].head_dim,
+                                  .step = kColumnStep,
+                                  .least = kColumnStep}),
+                 refuse_launches);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -147,12 +147,7 @@ Kernel kernel() {
           .automatic = true,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90_wide,
-          .backward = {.refuses =
-                           [](const BackwardProblem& problem, const PlanContext& context) {
-                             return refusal(problem, context.device,
-                                            build::targets::backward_sm90_wide);
-                           },
-                       .plan = plan}};
+          .backward = {.supports = supports(), .plan = plan}};
 }
 
 }  // namespace flashcore::cuda::backward_sm90::wide

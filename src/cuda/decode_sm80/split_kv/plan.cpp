@@ -141,14 +141,8 @@ Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .automatic = true,
-          .reads_caches = true,
-          .reads_tree_masks = true,
-          .fp8_types = Fp8Types::any,
           .targets = build::targets::decode_sm80,
-          .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context, build::targets::decode_sm80);
-              },
+          .supports = supports(),
           .plan = plan};
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "cuda/attention/kv_range.hpp"
 #include "cuda/decode_sm80/split_kv/config.hpp"
 #include "cuda/decode_sm80/split_kv/schedule.hpp"
-#include "cuda/host/decode_refusals.hpp"
-#include "kernel/device_code.hpp"
+#include "cuda/host/launch_limits.hpp"
 #include "problem/dtype.hpp"
 #include "problem/sizes.hpp"
 
@@ -54,18 +54,15 @@ int64_t unit_count(const ForwardProblem& p, const PlanContext& context) {
   return most_units(items, p.seqlen_kv, block_count(p, context.device), context.batch_invariant);
 }
 
-std::string refusal(const ForwardProblem& problem, const PlanContext& context,
-                    std::string_view targets) {
-  const DeviceInfo& device = context.device;
-  if (device.compute_capability < 80) {
-    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
-                       capability_text(device.compute_capability));
-  }
-  if (std::string refusal = refuse_code(targets, device.compute_capability); !refusal.empty()) {
-    return refusal;
-  }
-  if (std::string refusal = host::refuse_decode(problem); !refusal.empty()) return refusal;
-  return refuse_sizes(problem, context);
+Supports supports() {
+  using enum Feature;
+  return {.features = feature_sets::kShapes | feature_sets::kScores | feature_sets::kCaches |
+                      feature_sets::kLayouts | Features{v_apart, o_apart, tree_mask, block_scales},
+          .q = kHalf,
+          .o = kFloats,
+          .rows_below = attention::kMostRows,
+          .arch = {.least = 80},
+          .extra = refuse_sizes};
 }
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

@@ -1,9 +1,7 @@
-// What decode_sm80 does not compute. Needs no CUDA header.
+// What decode_sm80 computes. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "kernel/kernel.hpp"
 
@@ -18,8 +16,6 @@ int64_t block_count(const ForwardProblem& problem, const DeviceInfo& device);
 // Units of a launch at most, whatever the lengths are.
 int64_t unit_count(const ForwardProblem& problem, const PlanContext& context);
 
-// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
-std::string refusal(const ForwardProblem& problem, const PlanContext& context,
-                    std::string_view targets);
+Supports supports();
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

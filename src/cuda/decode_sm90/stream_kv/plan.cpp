@@ -202,13 +202,8 @@ Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .automatic = true,
-          .reads_caches = true,
-          .reads_tree_masks = true,
           .targets = build::targets::decode_sm90,
-          .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context, build::targets::decode_sm90);
-              },
+          .supports = supports(),
           .plan = plan};
 }
 

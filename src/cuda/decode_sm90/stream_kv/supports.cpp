@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "cuda/attention/kv_range.hpp"
 #include "cuda/decode_sm90/stream_kv/config.hpp"
 #include "cuda/decode_sm90/stream_kv/schedule.hpp"
-#include "cuda/host/decode_refusals.hpp"
+#include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
-#include "kernel/device_code.hpp"
 #include "problem/dtype.hpp"
 #include "problem/entries.hpp"
 #include "problem/sizes.hpp"
@@ -26,7 +26,11 @@ const Config& config_of(const ForwardProblem& p) {
   return kConfigs[static_cast<size_t>(config_index(p))];
 }
 
-std::string refuse_sizes(const ForwardProblem& p) {
+std::string refuse_sizes(const ForwardProblem& p, const PlanContext&) {
+  if (p.tree_mask.present && size_of(p.k_dtype) == 1) {
+    return fmt::format("tree_mask: is given with k of {}, wanted one of 16 bits",
+                       to_string(p.k_dtype));
+  }
   if (config_index(p) < 0) {
     const bool qk = p.head_dim_qk > kLargestHeadDim;
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
@@ -104,19 +108,15 @@ bool has_boxes(const ForwardProblem& p) {
          (!p.paging.present || p.paging.page_size % config_of(p).tile_keys == 0);
 }
 
-std::string refusal(const ForwardProblem& problem, const PlanContext& context,
-                    std::string_view targets) {
-  if (std::string refusal = refuse_code(targets, context.device.compute_capability);
-      !refusal.empty()) {
-    return refusal;
-  }
-  if (std::string refusal = host::refuse_decode(problem); !refusal.empty()) return refusal;
-  if (std::string refusal = host::refuse_decode_pairs(problem); !refusal.empty()) return refusal;
-  if (problem.tree_mask.present && size_of(problem.k_dtype) == 1) {
-    return fmt::format("tree_mask: is given with k of {}, wanted one of 16 bits",
-                       to_string(problem.k_dtype));
-  }
-  return refuse_sizes(problem);
+Supports supports() {
+  using enum Feature;
+  return {.features = feature_sets::kShapes | feature_sets::kCaches | feature_sets::kLayouts |
+                      Features{alibi_slopes, sinks, softcap, scale_not_positive, o_apart, tree_mask,
+                               block_scales},
+          .q = kHalf,
+          .o = kFloats,
+          .rows_below = attention::kMostRows,
+          .extra = refuse_sizes};
 }
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -1,9 +1,7 @@
-// What decode_sm90 does not compute. Needs no CUDA header.
+// What decode_sm90 computes. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "kernel/kernel.hpp"
 
@@ -24,8 +22,6 @@ Shares shares_of(const ForwardProblem& problem, const PlanContext& context);
 // Whether tiles of keys are boxes of tensor maps, where K and V begin at aligned addresses.
 bool has_boxes(const ForwardProblem& problem);
 
-// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
-std::string refusal(const ForwardProblem& problem, const PlanContext& context,
-                    std::string_view targets);
+Supports supports();
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -295,18 +295,14 @@ Kernel kernel(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .by_name_because = "numbers past f16 are not the operator's",
-          .reads_dropout_state = true,
-          .fp8_types = Fp8Types::any,
-          .scales_o = true,
-          .writes_largest = true,
           .targets = kTargets,
-          .refuses =
-              [choose](const ForwardProblem& p, const PlanContext& context) {
-                std::string sentence = refusal(p, context.device, kTargets);
-                return sentence.empty() ? inner_of(p, context, choose).refusal : sentence;
-              },
-          .plan = [choose](const ForwardProblem& p,
-                           const PlanContext& context) { return plan(p, context, choose); }};
+          .supports = but_not(supports(),
+                              [choose](const ForwardProblem& p, const PlanContext& context) {
+                                return inner_of(p, context, choose).refusal;
+                              }),
+          .plan = [choose](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, choose);
+          }};
 }
 
 }  // namespace flashcore::cuda::forward_fp8::converted

@@ -7,36 +7,13 @@
 #include <limits>
 #include <tuple>
 
-#include "cuda/host/launch_limits.hpp"
-#include "kernel/device_code.hpp"
-#include "problem/dtypes.hpp"
+#include "cuda/attention/kv_range.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_fp8::converted {
 namespace {
 
-std::string refuse_types(const ForwardProblem& p) {
-  if (!is_fp8(p.dtype)) {
-    return fmt::format("q: dtype is {}, wanted f8e4m3 or f8e5m2", to_string(p.dtype));
-  }
-  if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted f32, f16, bf16 or fp8";
-  return {};
-}
-
-std::string refuse_features(const ForwardProblem& p) {
-  if (p.amax_s.present) return "amax_s: is asked for, wanted O, LSE and amax_o alone";
-  return {};
-}
-
 std::string refuse_sizes(const ForwardProblem& p) {
-  constexpr int64_t kMostColumns = 4096;  // more than any kernel takes
-  const int64_t columns = std::max(p.head_dim_qk, p.head_dim_v);
-  if (columns > kMostColumns) {
-    return fmt::format("{}: head dimension is {}, wanted at most {}",
-                       columns == p.head_dim_qk ? "q" : "v", columns, kMostColumns);
-  }
-  std::string refusal = host::refuse_rows(p);
-  if (!refusal.empty()) return refusal;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   // Each entry has a largest value, also one without rows.
   const int64_t rows_q = p.packed ? std::max(p.total_q, p.batch)
@@ -53,12 +30,15 @@ std::string refuse_sizes(const ForwardProblem& p) {
 
 }  // namespace
 
-std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets) {
-  std::string refusal = refuse_types(problem);
-  if (refusal.empty()) refusal = refuse_code(targets, device.compute_capability);
-  if (refusal.empty()) refusal = refuse_features(problem);
-  return refusal.empty() ? refuse_sizes(problem) : refusal;
+Supports supports() {
+  using enum Feature;
+  return {.features =
+              Features::all() - feature_sets::kCaches - Features{tree_mask, v_transposed, amax_s},
+          .q = kFp8,
+          .o = kUpTo32Bits,
+          .head_dims = {.most = 4096},  // more than any kernel takes
+          .rows_below = attention::kMostRows,
+          .extra = [](const ForwardProblem& p, const PlanContext&) { return refuse_sizes(p); }};
 }
 
 }  // namespace flashcore::cuda::forward_fp8::converted

@@ -1,15 +1,10 @@
-// What forward_fp8_converted does not compute, whatever the 16-bit kernels do. Needs no CUDA header.
+// What forward_fp8_converted computes where a 16-bit kernel does. Needs no CUDA header.
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include "kernel/kernel.hpp"
+#include "kernel/supports.hpp"
 
 namespace flashcore::cuda::forward_fp8::converted {
 
-// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
-std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets);
+Supports supports();
 
 }  // namespace flashcore::cuda::forward_fp8::converted

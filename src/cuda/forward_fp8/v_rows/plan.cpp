@@ -90,22 +90,14 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 Kernel kernel(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .reads_dropout_state = true,
-          .reads_caches = true,
-          .reads_tree_masks = true,
-          .reads_transposed_v = true,
-          .fp8_types = Fp8Types::any,
-          .scales_o = true,
-          .writes_largest = true,
           .targets = kTargets,
-          .refuses =
-              [choose](const ForwardProblem& p, const PlanContext& context) {
-                std::string sentence = refusal(p, context.device, kTargets);
-                return sentence.empty() ? choose(in_rows(p), inner_context(context)).refusal
-                                        : sentence;
-              },
-          .plan = [choose](const ForwardProblem& p,
-                           const PlanContext& context) { return plan(p, context, choose); }};
+          .supports = but_not(supports(),
+                              [choose](const ForwardProblem& p, const PlanContext& context) {
+                                return choose(in_rows(p), inner_context(context)).refusal;
+                              }),
+          .plan = [choose](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, choose);
+          }};
 }
 
 }  // namespace flashcore::cuda::forward_fp8::v_rows

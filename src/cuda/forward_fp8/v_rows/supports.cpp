@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "cuda/tile/v_tile.hpp"
-#include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_fp8::v_rows {
@@ -44,18 +43,17 @@ Blocks blocks_of(const ForwardProblem& p) {
   return {columns, dims, product_of({p.batch, p.heads_kv, columns, dims})};
 }
 
-std::string refusal(const ForwardProblem& p, const DeviceInfo& device, std::string_view targets) {
-  if (!p.v_transposed) return "v_transposed: is false, wanted true, as V's rows are made of it";
-  if (std::string code = refuse_code(targets, device.compute_capability); !code.empty()) {
-    return code;
-  }
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (blocks_of(p).all > kMost || rows_bytes(p) == kTooLarge) {
+Supports supports() {
+  Supports supports = everything<ForwardProblem>();
+  supports.needs = Feature::v_transposed;
+  supports.extra = [](const ForwardProblem& p, const PlanContext&) -> std::string {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    if (blocks_of(p).all <= kMost && rows_bytes(p) != kTooLarge) return {};
     return fmt::format("v: has {} heads of {} rows of {}, wanted at most {} blocks of {} x {}",
                        product_of({p.batch, p.heads_kv}), p.seqlen_kv, p.head_dim_v, kMost,
                        VTile::kColumns, VTile::kDims);
-  }
-  return {};
+  };
+  return supports;
 }
 
 }  // namespace flashcore::cuda::forward_fp8::v_rows

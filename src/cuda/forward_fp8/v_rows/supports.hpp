@@ -1,20 +1,17 @@
-// What forward_fp8_v_rows does not compute, whatever the kernels inside do, and the problem that is left to
+// What forward_fp8_v_rows computes where the kernels inside do, and the problem that is left to
 // them. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
-#include "kernel/kernel.hpp"
+#include "kernel/supports.hpp"
 
 namespace flashcore::cuda::forward_fp8::v_rows {
 
 inline constexpr std::string_view kName = "forward_fp8_v_rows";
 
-// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
-std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets);
+Supports supports();
 
 // Bytes from a row of V in the workspace to the next: whole chunks of 16.
 int64_t pitch_of(const ForwardProblem& problem);

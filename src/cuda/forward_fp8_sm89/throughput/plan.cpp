@@ -114,12 +114,10 @@ Kernel row(std::string_view name, std::string_view by_name_because, Terms terms)
           .tunable = terms == Terms::as_needed,
           .sources = terms == Terms::as_needed ? std::string_view() : kName,
           .targets = build::targets::forward_fp8_sm89,
-          .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, build::targets::forward_fp8_sm89);
-              },
-          .plan = [terms](const ForwardProblem& p,
-                          const PlanContext& context) { return plan(p, context, terms); }};
+          .supports = supports(),
+          .plan = [terms](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, terms);
+          }};
 }
 
 }  // namespace

@@ -192,14 +192,9 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Kernel option_kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .scales_o = true,
-          .writes_largest = true,
           .sources = kRowsFamily,
           .targets = build::targets::forward_fp8_sm90,
-          .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                return option_refusal(p, context.device, build::targets::forward_fp8_sm90);
-              },
+          .supports = option_supports(),
           .plan = plan};
 }
 

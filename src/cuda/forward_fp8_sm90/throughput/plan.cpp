@@ -160,15 +160,11 @@ Kernel row(std::string_view name, std::string_view by_name_because, const Varian
           .device = DeviceKind::cuda,
           .automatic = by_name_because.empty(),
           .by_name_because = by_name_because,
-          .reads_transposed_v = true,
           .targets = build::targets::forward_fp8_sm90,
-          .refuses =
-              [variant](const ForwardProblem& p, const PlanContext& context) {
-                std::string sentence = refusal(p, context.device, build::targets::forward_fp8_sm90);
-                return sentence.empty() && variant.three ? refuse_three(p) : sentence;
-              },
-          .plan = [variant](const ForwardProblem& p,
-                            const PlanContext& context) { return plan(p, context, variant); }};
+          .supports = variant.three ? three_supports() : supports(),
+          .plan = [variant](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, variant);
+          }};
 }
 
 }  // namespace

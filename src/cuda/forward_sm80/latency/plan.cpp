@@ -107,10 +107,7 @@ Kernel kernel() {
           .automatic = true,
           .wants_alignment = true,
           .targets = build::targets::forward_sm80_latency,
-          .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, build::targets::forward_sm80_latency);
-              },
+          .supports = supports(),
           .plan = plan,
           .candidates = candidates};
 }

@@ -2,26 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/host/latency_supports.hpp"
-#include "kernel/device_code.hpp"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets) {
-  if (device.compute_capability < 80) {
-    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
-                       capability_text(device.compute_capability));
-  }
-  std::string refusal = refuse_code(targets, device.compute_capability);
-  if (refusal.empty()) refusal = host::latency_refusal(problem, false);
-  if (refusal.empty() && choose_config(problem.head_dim_qk, problem.head_dim_v, problem.seqlen_kv,
-                                       false, device.shared_memory_a_block) < 0) {
-    refusal = fmt::format("device: has {} bytes of shared memory per block, wanted {}",
-                          device.shared_memory_a_block, kSmallSharedMemory);
-  }
-  return refusal;
+Supports supports() {
+  return but_not(host::latency_supports({.least = 80}, feature_sets::kUnmapped),
+                 [](const ForwardProblem& p, const PlanContext& context) -> std::string {
+                   const int64_t memory = context.device.shared_memory_a_block;
+                   if (choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, false, memory) >= 0)
+                     return {};
+                   return fmt::format("device: has {} bytes of shared memory per block, wanted {}",
+                                      memory, kSmallSharedMemory);
+                 });
 }
 
 }  // namespace flashcore::cuda::forward_sm80::latency

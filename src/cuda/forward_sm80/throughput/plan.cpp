@@ -482,19 +482,12 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
                 .wants_alignment = paged,
-                .reads_dropout_state = fp8 || kernel == Variant::dropout_state,
-                .reads_caches = paged,
-                .fp8_types = fp8 ? Fp8Types::kv_apart : Fp8Types::one,
-                .scales_o = fp8,
-                .writes_largest = fp8,
                 .sources = own_sources ? std::string_view() : kName,
                 .targets = targets,
-                .refuses =
-                    [kernel, targets](const ForwardProblem& p, const PlanContext& context) {
-                      return refusal(p, context.device, targets, kernel);
-                    },
-                .plan = [kernel](const ForwardProblem& p,
-                                 const PlanContext& context) { return plan(p, context, kernel); }};
+                .supports = supports(kernel),
+                .plan = [kernel](const ForwardProblem& p, const PlanContext& context) {
+                  return plan(p, context, kernel);
+                }};
 }
 
 }  // namespace

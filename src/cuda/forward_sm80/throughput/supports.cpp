@@ -13,8 +13,6 @@
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/launch_limits.hpp"
-#include "cuda/host/row_strides.hpp"
-#include "kernel/device_code.hpp"
 #include "kernel/seen_by_choice.hpp"
 #include "problem/dtypes.hpp"
 #include "problem/entries.hpp"
@@ -28,49 +26,13 @@ constexpr int64_t kChunkElements = 8;  // of 16 bits in a 16-byte chunk
 constexpr int64_t kMostChunks = std::numeric_limits<uint32_t>::max() - kPanelBytes / 16;
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
-  if (device.compute_capability < 80) {
-    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
-                       capability_text(device.compute_capability));
-  }
-  return refuse_code(targets, device.compute_capability);
-}
-
-std::string refuse_types(const ForwardProblem& p, Variant kernel) {
-  const bool f32 = p.dtype == DType::f32;
-  if (kernel == Variant::half && !is_16_bit(p.dtype)) {
-    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
-  }
-  if (kernel == Variant::f32 && !f32) {
-    return fmt::format("q: dtype is {}, wanted f32", to_string(p.dtype));
-  }
-  if (kernel == Variant::fp8 && !is_fp8(p.dtype)) {
-    return fmt::format("q: dtype is {}, wanted f8e4m3 or f8e5m2", to_string(p.dtype));
-  }
-  if (kernel == Variant::paged && !is_16_bit(p.dtype)) {
-    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
-  }
-  if (kernel != Variant::fp8 && !f32 && !is_16_bit(p.dtype)) {
-    return fmt::format("q: dtype is {}, wanted f16, bf16 or f32", to_string(p.dtype));
-  }
-  const bool fp8_output = kernel == Variant::fp8 && is_fp8(p.o_dtype);
-  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32 && !fp8_output) {
-    return fmt::format("o: dtype is {}, wanted f16, bf16 or f32", to_string(p.o_dtype));
-  }
-  if (p.has_lse && p.lse_dtype != DType::f32) {
-    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
-  }
-  return {};
-}
-
 std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
   const int config = config_index(p);
   if (config < 0) {
-    const bool qk = p.head_dim_qk > kLargestHeadDim;
-    return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
-                       qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
+    return fmt::format("q: head dimension is {} and that of v {}, wanted at most {}", p.head_dim_qk,
+                       p.head_dim_v, kLargestHeadDim);
   }
-  if (std::string refusal = host::refuse_rows(p); !refusal.empty()) return refusal;
+  if (std::string refusal = refuse_rows(p, attention::kMostRows); !refusal.empty()) return refusal;
   const int block_q = kConfigs[static_cast<size_t>(config)].block_q();
   if (std::string refusal = host::refuse_tiles(p, block_q); !refusal.empty()) return refusal;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
@@ -85,42 +47,10 @@ std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
   return {};
 }
 
-// Of the kernel for caches: what else than the band it would have to look for.
-std::string refuse_features(const ForwardProblem& p) {
-  if (p.o_dtype != p.dtype) {
-    return fmt::format("o: dtype is {}, wanted that of q, {}", to_string(p.o_dtype),
-                       to_string(p.dtype));
-  }
-  for (const auto& [name, present] : {std::pair{"bias", p.bias.present},
-                                      {"mask", p.mask.present},
-                                      {"alibi_slopes", p.alibi_slopes.present}}) {
-    if (present) return fmt::format("{}: is given, wanted none", name);
-  }
-  if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
-  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
-  if (!(p.softmax_scale > 0)) {
-    return fmt::format("softmax_scale: is {}, wanted a positive one", p.softmax_scale);
-  }
-  return {};
-}
-
 // Of the kernel for caches: rows are copied in pieces of 16 bytes, whose numbers have 32 bits.
 std::string refuse_chunks(const ForwardProblem& p) {
-  for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
-    if (head_dim % kChunkElements != 0) {
-      return fmt::format("{}: head dimension is {}, wanted a multiple of {}", name, head_dim,
-                         kChunkElements);
-    }
-  }
-  const int64_t batch = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
-  for (const auto& [name, stride] : {std::pair{"q", &p.q}, {"o", &p.o}}) {
-    std::string refusal = host::misaligned_rows(name, *stride, p.dtype, batch, p.heads_q, rows_q);
-    if (!refusal.empty()) return refusal;
-  }
   const int64_t lead = lead_of_keys(p), rows = rows_of_keys(p);
   for (const auto& [name, stride] : {std::pair{"k", &p.k}, {"v", &p.v}}) {
-    std::string refusal = host::misaligned_rows(name, *stride, p.dtype, lead, p.heads_kv, rows);
-    if (!refusal.empty()) return refusal;
     int64_t last = 0;  // row, in pieces
     for (const auto& [dimension, extent, step] : {std::tuple{"batch", lead, stride->batch},
                                                   {"head", p.heads_kv, stride->head},
@@ -141,12 +71,6 @@ std::string refuse_chunks(const ForwardProblem& p) {
 
 // Of the kernel for caches.
 std::string refuse_cache(const ForwardProblem& p) {
-  if (!p.paging.present && !p.cache_leftpad.present) {
-    return "page_table: is not given, wanted keys and values in a cache";
-  }
-  if (p.k_dtype != p.dtype) {
-    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.k_dtype), to_string(p.dtype));
-  }
   if (p.paging.present && p.paging.num_pages < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);
   }
@@ -158,7 +82,6 @@ std::string refuse_cache(const ForwardProblem& p) {
     return fmt::format("k: has {} rows of an entry, wanted less than {}", p.seqlen_kv,
                        attention::kMostRows);
   }
-  if (std::string refusal = refuse_features(p); !refusal.empty()) return refusal;
   return refuse_chunks(p);
 }
 
@@ -187,25 +110,37 @@ int config_index(const ForwardProblem& p) {
                        bytes);
 }
 
-std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets, Variant kernel) {
-  if (std::string refusal = refuse_device(device, targets); !refusal.empty()) return refusal;
-  if (kernel == Variant::dropout_state && !problem.dropout_state.present) {
-    return "dropout_state: is not given, wanted dropout's seed and offset in memory";
+Supports supports(Variant kernel) {
+  using enum Feature;
+  const Dtypes inputs = kernel == Variant::fp8   ? kFp8
+                        : kernel == Variant::f32 ? Dtypes{DType::f32}
+                        : kernel == Variant::split_kv || kernel == Variant::dropout_state ? kFloats
+                                                                                          : kHalf;
+  Supports supports{.features = feature_sets::kShapes | feature_sets::kScores |
+                                feature_sets::kLayouts | flashcore::Features{o_apart, dropout},
+                    .q = inputs,
+                    .o = kernel == Variant::fp8 ? kUpTo32Bits : kFloats,
+                    .head_dims = {.most = kLargestHeadDim},
+                    .rows_below = attention::kMostRows,
+                    .arch = {.least = 80},
+                    .extra = [kernel](const ForwardProblem& p, const PlanContext&) {
+                      std::string refusal = refuse_sizes(p, kernel);
+                      return refusal.empty() && kernel == Variant::paged ? refuse_cache(p)
+                                                                         : refusal;
+                    }};
+  if (kernel == Variant::dropout_state) {
+    supports.features = supports.features | dropout_state;
+    supports.needs = dropout_state;
+  } else if (kernel == Variant::fp8) {
+    supports.features = supports.features | feature_sets::kLargest |
+                        flashcore::Features{dropout_state, k_apart, block_scales, o_scale};
+  } else if (kernel ==
+             Variant::paged) {  // which looks for nothing but the band, and copies whole chunks
+    supports.needs = feature_sets::kPages | cache_leftpad;
+    supports.features = feature_sets::kShapes | feature_sets::kUnmapped | supports.needs | sinks;
+    supports.head_dims.step = kChunkElements;
   }
-  if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
-  if (std::string refusal = refuse_sizes(problem, kernel); !refusal.empty()) return refusal;
-  return kernel == Variant::paged ? refuse_cache(problem) : std::string();
-}
-
-int64_t lead_of_keys(const ForwardProblem& p) {
-  if (p.paging.present) return p.paging.num_pages;
-  return p.packed ? 1 : p.batch;
-}
-
-int64_t rows_of_keys(const ForwardProblem& p) {
-  if (p.paging.present) return p.paging.page_size;
-  return p.packed ? p.total_kv : p.seqlen_kv;
+  return supports;
 }
 
 bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
@@ -225,15 +160,7 @@ Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
     return Features::all;
   }
-  const int64_t batch = p.packed ? 1 : p.batch;
-  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
-  const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
-  if (!host::misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() ||
-      !host::misaligned_rows("k", p.k, p.dtype, lead_kv, p.heads_kv, rows_kv).empty() ||
-      !host::misaligned_rows("v", p.v, p.dtype, lead_kv, p.heads_kv, rows_kv).empty() ||
-      !host::misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty()) {
-    return Features::all;
-  }
+  if (flashcore::features_of(p).has(Feature::unaligned_rows)) return Features::all;
   if (!p.bias.present && !p.alibi_slopes.present && !(p.softcap > 0)) return Features::none;
   // Where rows see few keys one may be a key's value, which must come out exactly: only references
   // that follow every score make its P a power of two.

@@ -1,10 +1,7 @@
 #include "cuda/forward_sm90/common/latency_supports.hpp"
 
-#include <fmt/format.h>
-
 #include "cuda/attention/latency/key_tiles.hpp"
 #include "cuda/host/latency_supports.hpp"
-#include "kernel/device_code.hpp"
 #include "problem/entries.hpp"
 
 namespace flashcore::cuda::forward_sm90 {
@@ -22,14 +19,8 @@ bool is_whole(const ForwardProblem& p) {
 
 }  // namespace
 
-std::string latency_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                            std::string_view targets) {
-  if (device.compute_capability != kHopper) {
-    return fmt::format("device: compute capability is {}, wanted 9.0",
-                       capability_text(device.compute_capability));
-  }
-  std::string refusal = refuse_code(targets, kHopper);
-  return refusal.empty() ? host::latency_refusal(problem, true) : refusal;
+Supports latency_supports() {
+  return host::latency_supports({kHopper, kHopper}, Feature::unmapped_o);
 }
 
 Cover cover_of(const ForwardProblem& p) {

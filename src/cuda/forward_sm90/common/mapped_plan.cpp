@@ -98,10 +98,7 @@ Kernel mapped_kernel(std::string_view name, std::string_view targets,
           .automatic = true,
           .wants_alignment = true,
           .targets = targets,
-          .refuses =
-              [targets](const ForwardProblem& p, const PlanContext& context) {
-                return latency_refusal(p, context.device, targets);
-              },
+          .supports = latency_supports(),
           .plan = plan};
 }
 

@@ -212,30 +212,22 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
 
 Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile choose_tile) {
   const bool paged = tile == TileChoice::pages;
-  const std::string_view targets =
-      paged ? build::targets::forward_sm90_paged : build::targets::forward_sm90_throughput;
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = automatic,
           .wants_alignment = true,
           .sources = paged ? std::string_view() : kName,
-          .targets = targets,
-          .refuses =
-              [tile, targets](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, targets, tile);
-              },
-          .plan = [tile, choose_tile](
-                      const ForwardProblem& p,
-                      const PlanContext& context) { return plan(p, context, tile, choose_tile); }};
+          .targets =
+              paged ? build::targets::forward_sm90_paged : build::targets::forward_sm90_throughput,
+          .supports = supports(tile),
+          .plan = [tile, choose_tile](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, tile, choose_tile);
+          }};
 }
 
 }  // namespace
 
-Kernel paged_kernel() {
-  Kernel kernel = row(kPagedName, true, TileChoice::pages, nullptr);
-  kernel.reads_caches = true;
-  return kernel;
-}
+Kernel paged_kernel() { return row(kPagedName, true, TileChoice::pages, nullptr); }
 
 std::vector<Kernel> kernels(ChooseTile choose_tile) {
   Kernel best = row(kName, true, TileChoice::best, choose_tile);

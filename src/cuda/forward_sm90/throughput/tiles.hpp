@@ -8,6 +8,7 @@
 
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "kernel/work_unit.hpp"
+#include "problem/entries.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -31,16 +32,6 @@ inline std::vector<int> tile_candidates(const ForwardProblem& p) {
     }
   }
   return rows;
-}
-
-// Of K and V: what their batch strides lead to, and how many rows that has.
-constexpr int64_t lead_of_keys(const ForwardProblem& p) {
-  if (p.paging.present) return p.paging.num_pages;
-  return p.packed ? 1 : p.batch;
-}
-constexpr int64_t rows_of_keys(const ForwardProblem& p) {
-  if (p.paging.present) return p.paging.page_size;
-  return p.packed ? p.total_kv : p.seqlen_kv;
 }
 
 // Whether tiles differ in how many keys they see, or in how many rows they have: then they are

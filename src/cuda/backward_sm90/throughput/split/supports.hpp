@@ -1,19 +1,15 @@
-// What backward_sm90_split refuses, and how it splits a problem. No CUDA header is needed here, so that both are tested
+// What backward_sm90_split computes, and how it splits a problem. No CUDA header is needed here, so that both are tested
 // in every build.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
-#include "flashcore/flashcore.hpp"
+#include "kernel/supports.hpp"
 #include "problem/backward.hpp"
 
 namespace flashcore::cuda::backward_sm90::split {
 
-// One sentence why the kernel cannot compute the problem; empty when it can.
-std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
-                    std::string_view targets);
+BackwardSupports supports();
 
 // Tiles of keys of a problem, in all heads.
 int64_t tiles_of(const ForwardProblem& p);

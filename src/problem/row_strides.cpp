@@ -1,10 +1,10 @@
-#include "cuda/host/row_strides.hpp"
+#include "problem/row_strides.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
 
-namespace flashcore::cuda::host {
+namespace flashcore {
 namespace {
 
 constexpr int64_t kRowAlignment = 16;  // bytes: the widest copy
@@ -46,4 +46,4 @@ std::string unmappable_strides(std::string_view name, const RowStrides& stride, 
   return {};
 }
 
-}  // namespace flashcore::cuda::host
+}  // namespace flashcore

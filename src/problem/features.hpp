@@ -1,0 +1,129 @@
+// What a problem asks for besides attention over Q, K and V of one type: a set of bits, made once of a resolved
+// problem. A kernel says which of them it computes (kernel/supports.hpp).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "problem/backward.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+
+// In the order in which kernels refuse them.
+enum class Feature : uint8_t {
+  // Types.
+  lse_of_f64,
+  o_apart,    // O is of another type than Q
+  narrow_kv,  // K and V of fp8 under a wider Q
+  k_apart,    // K of the other type of fp8 than Q
+  v_apart,    // V of another type than K
+  // Shapes.
+  packed,
+  seqlens_q,
+  seqlens_kv,
+  causal_offsets,
+  v_head_dim,  // of its own
+  grouped_heads,
+  window_left,
+  window_right,  // but for causal
+  // Where K and V lie.
+  page_table,
+  kv_indices,
+  cache_leftpad,
+  v_transposed,
+  // Scores and weights.
+  tree_mask,
+  bias,
+  mask,
+  alibi_slopes,
+  sinks,
+  softcap,
+  scale_not_positive,
+  dropout,
+  dropout_state,
+  block_scales,  // of K or V, that differ between blocks of keys
+  // Outputs.
+  o_scale,
+  amax_o,
+  amax_s,
+  // Of a backward pass.
+  d_lse_of_f64,
+  gradients_of_f64,
+  gradients_apart,  // dQ, dK or dV of another type than Q
+  // Rows that do not begin at multiples of 16 bytes from the first.
+  unaligned_rows,
+  unaligned_gradients,  // dO, dQ, dK or dV
+  // Strides of 0 or less, which tensor maps do not have.
+  unmapped_inputs,  // Q, K or V
+  unmapped_o,
+  unmapped_gradients,  // dO, dK or dV
+  count
+};
+
+class Features {
+ public:
+  constexpr Features() = default;
+  constexpr Features(Feature one) : bits_(uint64_t{1} << static_cast<int>(one)) {}  // NOLINT: a set
+  constexpr Features(std::initializer_list<Feature> all) {
+    for (const Feature one : all) *this = *this | one;
+  }
+  static constexpr Features all() {
+    return Features((uint64_t{1} << static_cast<int>(Feature::count)) - 1);
+  }
+
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr bool has(Feature one) const { return !(*this & one).empty(); }
+  // Of a set that is not empty.
+  constexpr Feature first() const { return static_cast<Feature>(std::countr_zero(bits_)); }
+
+  constexpr Features operator|(Features other) const { return Features(bits_ | other.bits_); }
+  constexpr Features operator&(Features other) const { return Features(bits_ & other.bits_); }
+  constexpr Features operator-(Features other) const { return Features(bits_ & ~other.bits_); }
+  constexpr bool operator==(const Features&) const = default;
+
+ private:
+  constexpr explicit Features(uint64_t bits) : bits_(bits) {}
+  uint64_t bits_ = 0;
+};
+
+// Sets that kernels have in common.
+namespace feature_sets {
+using enum Feature;
+inline constexpr Features kLengths = {packed, seqlens_q, seqlens_kv, causal_offsets};
+// Lengths, diagonals, windows, grouped heads: what most kernels compute.
+inline constexpr Features kShapes =
+    kLengths | Features{v_head_dim, grouped_heads, window_left, window_right};
+inline constexpr Features kPairs = {bias, mask, alibi_slopes};
+inline constexpr Features kScores = kPairs | Features{sinks, softcap, scale_not_positive};
+inline constexpr Features kPages = {page_table, kv_indices};
+inline constexpr Features kCaches = kPages | Features{cache_leftpad, narrow_kv};
+inline constexpr Features kLargest = {amax_o, amax_s};
+inline constexpr Features kUnmapped = {unmapped_inputs, unmapped_o, unmapped_gradients};
+inline constexpr Features kUnaligned = {unaligned_rows, unaligned_gradients};
+inline constexpr Features kLayouts = kUnmapped | kUnaligned;
+}  // namespace feature_sets
+
+Features features_of(const ForwardProblem& p);
+Features features_of(const BackwardProblem& p);
+
+// A tensor's rows: what its batch strides lead to, heads, and rows of each.
+struct TensorRows {
+  std::string_view name;
+  const RowStrides& stride;  // of the problem
+  DType dtype;
+  int64_t lead, heads, rows;
+};
+std::array<TensorRows, 4> forward_rows(const ForwardProblem& p);    // q, k, v, o
+std::array<TensorRows, 4> gradient_rows(const BackwardProblem& p);  // d_o, dk, dv, dq
+
+// Empty where they begin at multiples of 16 bytes from the first, or have strides of more than 0; otherwise a
+// sentence.
+std::string unaligned(const TensorRows& rows);
+std::string unmapped(const TensorRows& rows);
+
+}  // namespace flashcore
