@@ -1,6 +1,10 @@
 // The sentences of what kernels do not compute: the argument, its value, and what is wanted.
 #include <fmt/format.h>
 
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "cuda/backward_sm80/general/supports.hpp"
@@ -173,7 +174,7 @@ DType one_of(Dtypes dtypes, DType there) {
   return there;
 }
 
-// Every feature outside of a kernel's set is refused in these words, whatever its types are.
+// Every feature outside of a kernel's set is refused in these words.
 template <class AnyProblem>
 void expect_closed(const SupportsOf<AnyProblem>& supports, std::string_view kernel) {
   for (const Asked& one : features()) {
