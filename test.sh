@@ -14,7 +14,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
 default_stages=(release example install python)
-stages=(release example lint install resources python headers bare rust address simulator fuzz torch thread)
+# What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
+stages=(release example install resources lint headers bare python torch rust thread address fuzz simulator)
 long_stages=("${stages[@]}" fresh)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
 # address and fuzz sees its headers, for those are all that plans of CUDA kernels need.

@@ -91,6 +91,22 @@ build() {
   cmake --build "$directory" -j "$(job_count)" "${targets[@]}"
 }
 
+# kept_environment NAME REQUIREMENTS...: sets `environment` and `python`, a Python environment with the packages of
+# these files that is kept in the user's cache folder. Nothing is fetched when they have not changed.
+kept_environment() {
+  local name=$1
+  shift
+  environment=${XDG_CACHE_HOME:-$HOME/.cache}/flashcore/$name/$(python3 --version | cat - "$@" | sha256sum | cut -c1-16)
+  python=$environment/bin/python
+  [[ ! -f $environment/installed ]] || return 0
+  rm -rf "$environment"
+  mkdir -p "${environment%/*}"
+  python3 -m venv "$environment" &&
+    quietly timeout 1200 "$python" -m pip install --disable-pip-version-check --no-cache-dir \
+      "${@/#/--requirement=}" &&
+    touch "$environment/installed"
+}
+
 # The path of nvcc, or nothing.
 find_nvcc() {
   local one

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python package: builds the wheel (CPU only; the CUDA kernels are the release build's business),
-# installs it into an environment of its own, and runs the linters and python/tests there.
+# The Python package: builds the wheel (CPU only; the CUDA kernels are the release build's business), installs it
+# into a folder of its own, and runs the linters and python/tests, in an environment that is kept in the cache folder.
 #
 # usage: python.sh [DIRECTORY]    default build-python
 #
@@ -12,20 +12,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 mkdir -p "${1:-build-python}"
 directory=$(cd "${1:-build-python}" && pwd)
-environment=$directory/environment
-python=$environment/bin/python
-
-requirements=(python/requirements-test.txt)
-
-# Nothing is fetched when these have not changed.
-wanted=$(cat "${requirements[@]}")
-if [[ ! -f $directory/installed || $(<"$directory/installed") != "$wanted" ]]; then
-  rm -rf "$environment" "$directory/installed"
-  python3 -m venv "$environment"
-  quietly "$python" -m pip install --disable-pip-version-check "${requirements[@]/#/--requirement=}" ||
-    fail "The packages of ${requirements[*]} could not be installed; pip's last lines are above."
-  printf '%s\n' "$wanted" >"$directory/installed"
-fi
+kept_environment python python/requirements-test.txt ||
+  fail "The packages of python/requirements-test.txt could not be installed; pip's last lines are above."
 
 say "Building the wheel"
 # Its build folder lies as deep as that of the release build, so that ccache knows the files.
@@ -34,7 +22,8 @@ PATH=$environment/bin:$PATH quietly "$python" -m pip wheel --disable-pip-version
   --no-build-isolation --wheel-dir "$directory/wheel" --config-settings=build-dir="$directory-cmake" \
   --config-settings=cmake.define.FLASHCORE_CUDA=OFF
 wheel=("$directory"/wheel/flashcore-*-py3-none-*.whl)
-quietly "$python" -m pip install --disable-pip-version-check --no-deps --force-reinstall "${wheel[0]}"
+rm -rf "$directory/package"
+quietly "$python" -m pip install --disable-pip-version-check --no-deps --target "$directory/package" "${wheel[0]}"
 say "$(basename "${wheel[0]}"): $(du -k "${wheel[0]}" | cut -f1) KB"
 
 passed=0
@@ -62,7 +51,7 @@ wheel_is_sound() {
     say "These do not belong into a wheel."
     return 1
   fi
-  needed=$(objdump -p "$environment"/lib/python3*/site-packages/flashcore/libflashcore.so |
+  needed=$(objdump -p "$directory/package/flashcore/libflashcore.so" |
     awk '$1 == "NEEDED" {print $2}')
   if grep -vE '^(lib(c|m|dl|rt|pthread)|ld-linux.*)\.so' <<<"$needed"; then
     say "The wheel's library needs these, wanted the C library alone."
@@ -88,7 +77,7 @@ check sdist_is_complete
 # From another folder, and without the source on the path: what is tested is what is installed.
 junit=$directory/junit.xml
 rm -f "$junit"
-(cd "$directory" && env -u PYTHONPATH -u FLASHCORE_LIBRARY "$python" -P -m pytest --quiet \
+(cd "$directory" && env -u FLASHCORE_LIBRARY PYTHONPATH="$directory/package" "$python" -P -m pytest --quiet \
   --numprocesses="$(nproc)" --timeout=300 --override-ini=cache_dir="$directory/pytest" --junitxml="$junit" \
   --rootdir="$root/python/tests" "$root/python/tests") || true
 IFS=' ,' read -r _ tests _ bad _ skipped _ < <(scripts/count_pytest.py python "$junit" || true)

@@ -16,19 +16,9 @@ requirements=(python/requirements-test.txt python/requirements-torch.txt)
 wheels=("$1"/flashcore-*-py3-none-*.whl)
 [[ -f ${wheels[0]} ]] || fail "$1: has no wheel of FlashCore, wanted that of scripts/python.sh"
 
-name=$(python3 --version | cat - "${requirements[@]}" | sha256sum | cut -c1-16)
-environment=${XDG_CACHE_HOME:-$HOME/.cache}/flashcore/torch/$name
-python=$environment/bin/python
-if [[ ! -f $environment/installed ]]; then
-  rm -rf "$environment"
-  mkdir -p "${environment%/*}"
-  python3 -m venv "$environment"
-  if ! quietly timeout 1200 "$python" -m pip install --disable-pip-version-check --no-cache-dir \
-      "${requirements[@]/#/--requirement=}"; then
-    say "Not run: the packages of ${requirements[*]} could not be installed."
-    exit 77
-  fi
-  touch "$environment/installed"
+if ! kept_environment torch "${requirements[@]}"; then
+  say "Not run: the packages of ${requirements[*]} could not be installed."
+  exit 77
 fi
 # What is tested is what is installed: the package lies in a folder of its own, before that of the environment.
 rm -rf "$directory/package"
