@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python package: builds the wheel (CPU only; CUDA kernels belong to the release build), installs it into a
-# separate folder, and runs the linters and python/tests, in an environment that is kept in the cache folder.
+# The Python package: builds the wheel (CPU only; the CUDA kernels are the release build's business), installs it
+# into a folder of its own, and runs the linters and python/tests, in an environment that is kept in the cache folder.
 #
 # usage: python.sh [DIRECTORY]    default build-python
 #
