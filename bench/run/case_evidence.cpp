@@ -149,7 +149,8 @@ const Json* finished_case(const Json& earlier, const Subject& subject, bool want
     if (!same) continue;
     const Json& rows = one["rows"];
     const bool current = std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
-      return row["source"] == "peer" || row["fingerprint"] == "" ||  // did not run
+      return row["source"] == "peer" ||
+             row["fingerprint"].get<std::string>().empty() ||  // did not run
              is_current(row["implementation"].get<std::string>(),
                         row["fingerprint"].get<std::string>());
     });

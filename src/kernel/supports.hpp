@@ -75,13 +75,20 @@ SupportsOf<AnyProblem> everything() {
 
 // The same, but for what `more` refuses of it.
 template <class AnyProblem, class Extra>
-SupportsOf<AnyProblem> but_not(SupportsOf<AnyProblem> supports, Extra more) {
-  supports.extra = [own = std::move(supports.extra), more = std::move(more)](
-                       const AnyProblem& problem, const PlanContext& context) {
+SupportsOf<AnyProblem> but_not(const SupportsOf<AnyProblem>& supports, Extra more) {
+  const auto both = [own = supports.extra, more = std::move(more)](const AnyProblem& problem,
+                                                                   const PlanContext& context) {
     std::string refusal = own ? own(problem, context) : std::string();
     return refusal.empty() ? more(problem, context) : refusal;
   };
-  return supports;
+  return {.features = supports.features,
+          .needs = supports.needs,
+          .q = supports.q,
+          .o = supports.o,
+          .head_dims = supports.head_dims,
+          .rows_below = supports.rows_below,
+          .arch = supports.arch,
+          .extra = both};
 }
 
 // A sentence where Q or K has as many rows, in an entry or in all that are packed.
