@@ -71,10 +71,10 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
 
 // The kernel also refuses every problem that `other` refuses.
 Kernel unless_refused(Kernel kernel, const Kernel& other) {
-  kernel.supports = but_not(std::move(kernel.supports),
-                            [other](const ForwardProblem& p, const PlanContext& context) {
-                              return refusal_of(other, p, context);
-                            });
+  kernel.supports =
+      but_not(kernel.supports, [other](const ForwardProblem& p, const PlanContext& context) {
+        return refusal_of(other, p, context);
+      });
   return kernel;
 }
 

@@ -38,13 +38,12 @@ int splits_of(const ForwardProblem& p, int multiprocessors) {
 BackwardSupports supports() {
   BackwardSupports supports = throughput::supports();
   supports.features = supports.features - feature_sets::kLengths - Feature::softcap;
-  return but_not(std::move(supports),
-                 [](const BackwardProblem& problem, const PlanContext&) -> std::string {
-                   const int64_t tiles = tiles_of(problem.forward);
-                   if (tiles <= kMostTiles) return {};
-                   return fmt::format("k: makes {} tiles of {} keys, wanted at most {}", tiles,
-                                      throughput::kBlockKeys, kMostTiles);
-                 });
+  return but_not(supports, [](const BackwardProblem& problem, const PlanContext&) -> std::string {
+    const int64_t tiles = tiles_of(problem.forward);
+    if (tiles <= kMostTiles) return {};
+    return fmt::format("k: makes {} tiles of {} keys, wanted at most {}", tiles,
+                       throughput::kBlockKeys, kMostTiles);
+  });
 }
 
 }  // namespace flashcore::cuda::backward_sm90::split
