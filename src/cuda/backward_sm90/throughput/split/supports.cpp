@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "cuda/backward_sm90/common/supports.hpp"
 #include "cuda/backward_sm90/throughput/split/config.hpp"
