@@ -24,7 +24,7 @@ BOXES = {
     "tuning": ((620, 264, 720, 486), "core", "src/tuning", "cost model,\ntables of\nmeasure-\nments"),
     "cuda/*/common": ((0, 508, 370, 552), "cuda", "src/cuda/FAMILY/common", "shared by the kernels of a family"),
     "cuda/launch": ((0, 574, 430, 618), "cuda", "src/cuda/launch", "compiled instances, planning and running launches"),
-    "cuda/host": ((0, 640, 485, 684), "cuda", "src/cuda/host", "host halves: launch, tensor maps, refusals"),
+    "cuda/host": ((0, 640, 485, 684), "cuda", "src/cuda/host", "host halves: parameters, tensor maps, the current GPU"),
     "cuda/attention": ((0, 706, 420, 750), "cuda", "src/cuda/attention", "device halves: key ranges, masks, softmax"),
     "cuda/tile": ((60, 772, 420, 816), "cuda", "src/cuda/tile", "swizzle and fragments, tested on the host"),
     "cuda/ptx": ((60, 838, 420, 882), "cuda", "src/cuda/ptx", "one instruction, one wrapper"),
