@@ -81,8 +81,8 @@ Status launch_all(const launch::Launcher& launcher, Params params, bool v_transp
   }
   const int rows_a_block = kThreads / params.threads_a_row;
   const auto blocks = static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block);
-  const size_t angles =
-      static_cast<size_t>(rows_a_block) * params.rotation.pairs * 2 * sizeof(float);
+  const size_t angles = static_cast<size_t>(rows_a_block) *
+                        static_cast<size_t>(params.rotation.pairs) * 2 * sizeof(float);
   return launcher.launch(
       kName, kWorks[static_cast<int>(params.work)],
       {.blocks = dim3(blocks), .shared_bytes = static_cast<unsigned int>(angles)}, params);
