@@ -74,7 +74,10 @@ void bend_stride(Random& r, Problem& p) {
   TensorDesc* const all[] = {&p.q, &p.k, &p.v, &p.o};
   TensorDesc& tensor = *all[r.integer(0, 3)];
   int64_t& stride = tensor.stride[static_cast<size_t>(r.integer(0, tensor.rank - 2))];
-  stride = r.pick<int64_t>({0, stride + 1, stride + 8, -stride, 2 * stride});
+  // A stride may be so large that these wrap.
+  const auto s = static_cast<uint64_t>(stride);
+  const auto wrapped = [](uint64_t x) { return static_cast<int64_t>(x); };
+  stride = r.pick<int64_t>({0, wrapped(s + 1), wrapped(s + 8), wrapped(0 - s), wrapped(2 * s)});
 }
 
 void bend_rows(Random& r, Problem& p) {
