@@ -6,7 +6,7 @@
 #include "cuda/attention/softcap.hpp"
 #include "cuda/host/cache_params.hpp"
 #include "cuda/host/forward_launch.hpp"
-#include "cuda/host/row_strides.hpp"
+#include "problem/row_strides.hpp"
 
 namespace flashcore::cuda::host {
 namespace {

@@ -1,7 +1,5 @@
 #include "cuda/launch/launch.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace flashcore::cuda::launch {
@@ -45,12 +43,6 @@ std::string_view element_name(DType dtype) {
   }
 }
 
-Status failure(std::string_view kernel, std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error,
-          fmt::format("kernel {}: {} failed with {} ({})", kernel, what, cudaGetErrorName(error),
-                      cudaGetErrorString(error))};
-}
-
 cudaError_t start(const Kernel& kernel, const Grid& grid, void** arguments, const char* signature,
                   cudaStream_t stream) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return cudaSuccess;
@@ -62,11 +54,13 @@ cudaError_t start(const Kernel& kernel, const Grid& grid, void** arguments, cons
 }
 
 Status Loader::load(Kernel& loaded, std::string_view family, std::string_view instance) const {
-  if (guard_.error() != cudaSuccess) return failure(kernel_, "choosing its GPU", guard_.error());
+  if (guard_.error() != cudaSuccess)
+    return host::cuda_failure(kernel_, "choosing its GPU", guard_.error());
   loaded = {.instance = find_instance(family, instance)};
   const cudaError_t error =
       loaded.instance == nullptr ? cudaErrorInvalidDeviceFunction : load_function(loaded);
-  return error == cudaSuccess ? Status{} : failure(kernel_, "preparing the kernel", error);
+  return error == cudaSuccess ? Status{}
+                              : host::cuda_failure(kernel_, "preparing the kernel", error);
 }
 
 Status Launcher::status() const { return failed("choosing its GPU", guard_.error()); }

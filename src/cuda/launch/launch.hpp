@@ -3,10 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <optional>
 #include <string_view>
 
 #include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
 #include "cuda/launch/instance.hpp"
 #include "flashcore/flashcore.hpp"
 #include "kernel/kernel.hpp"
@@ -34,9 +34,6 @@ struct Grid {
 
 // How names of instances spell an element type: fp16, bf16, fp32 or fp8.
 std::string_view element_name(DType dtype);
-
-// "kernel forward_sm80_throughput: the launch failed with ..."
-Status failure(std::string_view kernel, std::string_view what, cudaError_t error);
 
 // Without types, for Launcher. `signature`: of the arguments' types.
 cudaError_t start(const Kernel& kernel, const Grid& grid, void** arguments, const char* signature,
@@ -67,7 +64,7 @@ class Launcher {
 
   Status status() const;
   Status failed(std::string_view what, cudaError_t error) const {
-    return error == cudaSuccess ? Status{} : failure(kernel_, what, error);
+    return error == cudaSuccess ? Status{} : host::cuda_failure(kernel_, what, error);
   }
   cudaStream_t stream() const { return stream_; }
 

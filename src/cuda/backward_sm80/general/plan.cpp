@@ -19,9 +19,9 @@
 #include "cuda/backward_sm80/general/supports.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
@@ -68,8 +68,8 @@ Source source(const ForwardProblem& p, const RowStrides& stride, DType dtype, bo
               int64_t columns, ElementType computed) {
   const bool chunks = element_type(dtype) == computed &&
                       columns * static_cast<int64_t>(size_of(dtype)) % kChunkBytes == 0 &&
-                      host::misaligned_rows("", stride, dtype, p.packed ? 1 : p.batch,
-                                            heads_of(p, queries), rows_of(p, queries))
+                      misaligned_rows("", stride, dtype, p.packed ? 1 : p.batch,
+                                      heads_of(p, queries), rows_of(p, queries))
                           .empty();
   return {.matrix = {nullptr, stride.batch, stride.head, stride.row},
           .type = element_type(dtype),

@@ -8,9 +8,9 @@
 #include "cuda/decode_sm90/stream_kv/config.hpp"
 #include "cuda/decode_sm90/stream_kv/schedule.hpp"
 #include "cuda/host/launch_limits.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "problem/dtype.hpp"
 #include "problem/entries.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
@@ -69,8 +69,8 @@ bool is_mappable(const ForwardProblem& p, const RowStrides& stride, int64_t head
   const Config& config = config_of(p);
   return lead > 0 && rows > 0 && p.heads_kv > 0 && head_dim > 0 &&
          panels_of(head_dim, config) == panels_of(config.head_dim, config) &&
-         host::misaligned_rows("", stride, p.k_dtype, lead, p.heads_kv, rows).empty() &&
-         host::unmappable_strides("", stride, lead, p.heads_kv, rows).empty();
+         misaligned_rows("", stride, p.k_dtype, lead, p.heads_kv, rows).empty() &&
+         unmappable_strides("", stride, lead, p.heads_kv, rows).empty();
 }
 
 }  // namespace

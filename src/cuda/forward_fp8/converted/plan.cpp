@@ -12,9 +12,9 @@
 #include "cuda/forward_fp8/converted/supports.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -67,8 +67,7 @@ ScaleInput as_scale(const VectorInput& scale) {
 // Whether every row begins at a multiple of 8 elements, if the first does.
 bool in_chunks(const RowStrides& stride, const Placed& placed, int64_t columns) {
   return columns % kChunk == 0 &&
-         host::misaligned_rows("", stride, DType::bf16, placed.batch, placed.heads, placed.rows)
-             .empty();
+         misaligned_rows("", stride, DType::bf16, placed.batch, placed.heads, placed.rows).empty();
 }
 
 Input input_of(const RowStrides& from, const Placed& placed, int64_t columns, DType dtype,

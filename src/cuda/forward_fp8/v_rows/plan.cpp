@@ -8,8 +8,8 @@
 #include "cuda/forward_fp8/v_rows/supports.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -74,7 +74,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       .kernel = {},
       .own_bytes = static_cast<size_t>(rows_bytes(p)),
       .even_strides =
-          host::misaligned_rows("", p.v, DType::f8e4m3, p.batch, p.heads_kv, p.head_dim_v).empty()};
+          misaligned_rows("", p.v, DType::f8e4m3, p.batch, p.heads_kv, p.head_dim_v).empty()};
   const int device = context.device.device.index;
   FLASHCORE_RETURN_IF_ERROR(launch::Loader(kName, device).load(planned.kernel, kName, "rows"));
   return launch::planned<PlannedKernel>(

@@ -23,9 +23,9 @@
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
 #include "problem/dtypes.hpp"
+#include "problem/row_strides.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
@@ -113,7 +113,7 @@ ElementType element_type(DType dtype) {
 bool has_chunks(const RowStrides& stride, DType dtype, int64_t lead, int64_t heads, int64_t rows,
                 int64_t head_dim) {
   return head_dim * static_cast<int64_t>(size_of(dtype)) % kChunkBytes == 0 &&
-         host::misaligned_rows("", stride, dtype, lead, heads, rows).empty();
+         misaligned_rows("", stride, dtype, lead, heads, rows).empty();
 }
 
 // Whether O may be written in 16-byte pieces: it has 16 bits, and the type that P has or, where inputs

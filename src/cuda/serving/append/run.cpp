@@ -8,11 +8,11 @@
 #include "cuda/host/decode_params.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
 #include "cuda/serving/append/params.hpp"
 #include "cuda/serving/common/element_type_of.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cuda::serving::append {
@@ -53,7 +53,7 @@ bool in_chunks(const AppendProblem& problem, const AppendArguments& args, bool c
   const int64_t lead = p.packed ? 1 : p.batch, rows = p.packed ? p.total_q : p.seqlen_q;
   const auto aligned = [&](const RowStrides& stride, int64_t heads, const void* data) {
     return host::is_aligned(data) &&
-           host::misaligned_rows("", stride, p.dtype, lead, heads, rows).empty();
+           misaligned_rows("", stride, p.dtype, lead, heads, rows).empty();
   };
   const int64_t pairs = problem.rotary_dim / (problem.interleaved ? 1 : 2);
   return cache && p.head_dim_qk % kChunk == 0 && p.head_dim_v % kChunk == 0 &&

@@ -6,11 +6,11 @@
 
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
 #include "cuda/serving/common/element_type_of.hpp"
 #include "cuda/serving/merge/params.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cuda::serving::merge {
@@ -27,7 +27,7 @@ Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, 
 int chunk_of(const MergeProblem& p, const MergeArguments& args) {
   const auto elements = static_cast<int>(kChunkBytes / static_cast<int64_t>(size_of(p.dtype)));
   const auto aligned = [&](const RowStrides& stride, DType dtype, const void* data) {
-    return host::misaligned_rows("", stride, dtype, p.batch, p.heads, p.rows).empty() &&
+    return misaligned_rows("", stride, dtype, p.batch, p.heads, p.rows).empty() &&
            host::is_aligned(data);
   };
   const bool whole = p.head_dim % elements == 0 && aligned(p.o_a, p.dtype, args.o_a) &&

@@ -5,11 +5,11 @@
 
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/host/row_strides.hpp"
 #include "cuda/launch/launch.hpp"
 #include "cuda/serving/transpose_v/params.hpp"
 #include "cuda/tile/v_tile.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/row_strides.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -26,7 +26,7 @@ Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, 
 bool in_chunks(const TransposeProblem& p, const RowStrides& stride, const void* data, int64_t rows,
                int64_t width) {
   return width % tile::VTile::kChunk == 0 && host::is_aligned(data) &&
-         host::misaligned_rows("", stride, DType::f8e4m3, p.batch, p.heads, rows).empty();
+         misaligned_rows("", stride, DType::f8e4m3, p.batch, p.heads, rows).empty();
 }
 
 }  // namespace
