@@ -1,0 +1,147 @@
+// What is launched for 20,000 random problems on GPUs of several generations: a digest of every launch's compiled
+// kernel, grid and settings. What changes here changes what users run.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "plan/kernel_choice.hpp"
+#include "tests/cuda/random_passes.hpp"
+
+namespace flashcore {
+namespace {
+
+constexpr int kProblems = 20000;
+
+struct Launched {
+  int64_t chosen = 0, launches = 0;
+  uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
+
+  void add(std::string_view text) {
+    for (const char one : text) digest = (digest ^ static_cast<uint8_t>(one)) * 0x100000001B3u;
+  }
+};
+
+// Pointers that nothing follows.
+alignas(256) std::byte memory[256];
+
+Arguments arguments(size_t offset) {
+  Arguments args;
+  args.q = args.k = args.v = memory + offset;
+  args.o = args.lse = memory + offset;
+  args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
+  return args;
+}
+
+BackwardArguments backward_arguments(size_t offset) {
+  BackwardArguments args;
+  args.forward = arguments(offset);
+  args.d_o = args.dq = args.dk = args.dv = args.forward.o;
+  return args;
+}
+
+// "sm90 fp16_config0" of "forward_sm90_throughput:fp16_config0": families may be joined.
+std::string instance_of(std::string_view stub) {
+  const std::string_view family = stub.substr(0, stub.find(':'));
+  const size_t arch = family.find("sm");
+  return fmt::format("{} {}", arch == std::string_view::npos ? "" : family.substr(arch, 4),
+                     stub.substr(family == stub ? 0 : family.size() + 1));
+}
+
+template <class Planned>
+void run(const Planned& planned, size_t offset, Launched& launched) {
+  (void)fake::take_launches();
+  const std::span<std::byte> workspace(memory, planned.workspace_bytes);
+  Status status;
+  if constexpr (std::is_same_v<Planned, PlannedKernel>) {
+    status = planned.run(arguments(offset), workspace, Stream{});
+  } else {
+    status = planned.run(backward_arguments(offset), workspace, Stream{});
+  }
+  launched.add(fmt::format("{}\n", static_cast<int>(status.code())));
+  for (const fake::Launch& one : fake::take_launches()) {
+    launched.add(fmt::format("{} {}\n", instance_of(one.kernel), one.geometry));
+    ++launched.launches;
+  }
+}
+
+Result<PlannedKernel> plan(const Kernel& kernel, const ForwardProblem& p,
+                           const PlanContext& context) {
+  return kernel.plan(p, context);
+}
+Result<PlannedBackward> plan(const Kernel& kernel, const BackwardProblem& p,
+                             const PlanContext& context) {
+  return kernel.backward.plan(p, context);
+}
+
+// What is chosen, run with pointers that wide copies reach, and with those that they do not.
+template <class AnyProblem>
+void add(const AnyProblem& p, PlanContext context, Launched& launched) {
+  KernelChoice choice = choose_kernel(p, context);
+  if (choice.kernel == nullptr) return;
+  context.config = std::move(choice.config);
+  const auto planned = plan(*choice.kernel, p, context);
+  launched.add(fmt::format("{}\n", static_cast<int>(planned.status().code())));
+  if (!planned.ok()) return;
+  launched.add(fmt::format("{} bytes\n", planned->workspace_bytes));
+  ++launched.chosen;
+  for (const size_t offset : {0, 8}) run(*planned, offset, launched);
+}
+
+constexpr std::string_view kWanted =
+    R"(75  forward       0 chosen      0 launches  cbf29ce484222325
+75  backward      0 chosen      0 launches  cbf29ce484222325
+80  forward   11199 chosen  27125 launches  69d3a7c9737f11d0
+80  backward   3367 chosen  33358 launches  4238239ec592170c
+86  forward   11199 chosen  27115 launches  cfdb79a3719014ed
+86  backward   3367 chosen  31484 launches  069125d45f3de6c7
+89  forward   11199 chosen  27095 launches  75ea2376c8f428e6
+89  backward   3367 chosen  31484 launches  069125d45f3de6c7
+90  forward   11199 chosen  27495 launches  2f9f76122586b243
+90  backward   3367 chosen  31292 launches  b187be5663f30f82
+100 forward   11197 chosen  27149 launches  c56027983eba0b79
+100 backward   3367 chosen  33358 launches  4238239ec592170c
+120 forward   11197 chosen  27154 launches  74a010595dffa66d
+120 backward   3367 chosen  31484 launches  069125d45f3de6c7
+)";
+
+TEST(Launches, AreThoseThatWereRecorded) {
+  constexpr size_t kCount = std::size(tests::kGpus);
+  fake::forget();
+  std::array<std::array<Launched, 2>, kCount> all;
+  tests::for_random_passes(kProblems, [&](const tests::RandomPass& pass) {
+    for (size_t gpu = 0; gpu < kCount; ++gpu) {
+      fake::use(tests::kGpus[gpu]);
+      PlanContext context = tests::context_of(tests::kGpus[gpu]);
+      context.batch_invariant = pass.batch_invariant;
+      std::visit([&](const auto& p) { add(p, context, all[gpu][pass.problem.index()]); },
+                 pass.problem);
+    }
+  });
+  fake::forget();
+  std::string text;
+  for (size_t gpu = 0; gpu < kCount; ++gpu) {
+    for (const size_t backward : {0, 1}) {
+      const Launched& one = all[gpu][backward];
+      text +=
+          fmt::format("{:<3} {:<8} {:>6} chosen {:>6} launches  {:016x}\n",
+                      tests::kGpus[gpu].compute_capability, backward != 0 ? "backward" : "forward",
+                      one.chosen, one.launches, one.digest);
+    }
+  }
+  if (std::getenv("FLASHCORE_PRINT_VERDICTS") != nullptr) fmt::print("{}", text);
+  EXPECT_EQ(text, kWanted);
+}
+
+}  // namespace
+}  // namespace flashcore

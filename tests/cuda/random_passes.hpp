@@ -1,0 +1,42 @@
+// Random problems of both passes, most of which some kernel of the table computes, and GPUs of several generations.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "kernel/plan_context.hpp"
+#include "problem/backward.hpp"
+#include "problem/problem.hpp"
+#include "tools/launches/fake_runtime.hpp"
+
+namespace flashcore::tests {
+
+inline constexpr fake::Gpu kGpus[] = {
+    {75, 68, 64 * 1024},   {80, 108, 163 * 1024},  {86, 84, 99 * 1024},  {89, 58, 99 * 1024},
+    {90, 132, 227 * 1024}, {100, 148, 227 * 1024}, {120, 188, 99 * 1024}};
+
+PlanContext context_of(const fake::Gpu& gpu);
+
+struct RandomPass {
+  std::variant<ForwardProblem, BackwardProblem> problem;
+  bool batch_invariant = false;
+  bool hostile = false;  // sizes at which a CPU's vectors decide whether a workspace can be counted
+};
+
+// The same one for the same seed; none where what was drawn is no problem.
+std::optional<RandomPass> random_pass(uint64_t seed);
+
+// body(pass) for the first `count`.
+template <class Body>
+void for_random_passes(int count, const Body& body) {
+  for (uint64_t seed = 0; count > 0; ++seed) {
+    const std::optional<RandomPass> pass = random_pass(seed);
+    if (!pass) continue;
+    body(*pass);
+    --count;
+  }
+}
+
+}  // namespace flashcore::tests
