@@ -39,10 +39,14 @@ namespace {
 constexpr int64_t kHeadsQ = 4, kHeadsKv = 2;
 constexpr uint64_t kSeed = 0;
 constexpr const char* kBf16Kernel = "forward_sm90_throughput";
-constexpr const char* kFp8Kernels[] = {"forward_fp8_sm90",         "forward_fp8_sm90_three",
-                                       "forward_fp8_sm90_precise", "forward_fp8_sm90_options",
-                                       "forward_fp8_sm89",         "forward_fp8_sm89_precise",
-                                       "forward_sm80_fp8",         "forward_fp8_converted"};
+constexpr const char* kFp8Kernels[] = {"forward_fp8_sm90",
+                                       "forward_fp8_sm90:192x64",
+                                       "forward_fp8_sm90:precise",
+                                       "forward_fp8_sm90:options",
+                                       "forward_fp8_sm89",
+                                       "forward_fp8_sm89:precise",
+                                       "forward_sm80_throughput:fp8",
+                                       "forward_converted:fp8"};
 
 [[noreturn]] void fail(const std::string& sentence) {
   fmt::print(stderr, "flashcore_fp8_accuracy: {}\n", sentence);

@@ -167,7 +167,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     return 1;
   }
   std::vector<Candidate> candidates = {{"forward_sm90_latency"},
-                                       {"forward_sm90_latency_wide"},
+                                       {"forward_sm90_latency:wide"},
                                        {"forward_sm80_latency"},
                                        {"forward_sm90_throughput"},
                                        {"forward_sm80_throughput"}};

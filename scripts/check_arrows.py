@@ -31,7 +31,7 @@ ARROWS = {
     "api": "include problem",
 }
 # The folders of bench/, each with access to the ones before it, and the additional rooms of src/ it needs.
-BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cases": "cpu", "evidence": "",
+BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cases": "cpu", "evidence": "plan",
          "device": "plan", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
          "report": "", "tune": "kernel plan tuning"}
 for number, (folder, more) in enumerate(BENCH.items()):

@@ -75,7 +75,7 @@ def main() -> int:
         for tile in TILES:
             seconds, _ = timer.samples(
                 lambda: flashcore.attention(q, k, v, causal=causal, out=out,
-                                            kernel=f"forward_sm90_{tile}"), PROTOCOL)
+                                            kernel=f"forward_sm90_throughput:{tile}"), PROTOCOL)
             us[tile] = round(statistics.median(seconds) * 1e6, 3)
         rows.append({"heads": heads, "queries": queries, "keys": keys, "causal": causal,
                      "us": us})

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plan/device.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "problem/status.hpp"
 
@@ -142,37 +143,48 @@ Result<ChosenPlan> choose_plan(const Problem& problem, const Gradients& gradient
 namespace {
 
 bool has_backward(const std::string& name) {
-  return std::any_of(kernels().begin(), kernels().end(), [&](const Kernel& kernel) {
-    return kernel.name == name && kernel.backward.plan;
-  });
+  const Variant* const variant = find_variant(name);
+  return variant != nullptr && variant->backward.plan;
 }
 
-// `planned` is make_plan's answer to the options; it has the message for an invalid name.
+// What a kernel that was asked for by name says: as explain has it, but of a config, or of a kernel
+// without a plain variant, as planning has it.
+Result<KernelVerdict> verdict_on(const std::string& asked,
+                                 const std::vector<KernelVerdict>& verdicts,
+                                 const std::function<Result<Plan>(const PlanOptions&)>& make,
+                                 PlanOptions options) {
+  const std::string name = present_name(asked);
+  for (const KernelVerdict& one : verdicts) {
+    if (one.kernel == name) return one;
+  }
+  options.kernel = name;
+  const Result<Plan> plan = make(options);
+  KernelVerdict verdict{.kernel = name, .automatic = false};
+  if (plan.ok()) return verdict;
+  const bool is_known = std::any_of(variants().begin(), variants().end(), [&](const Variant& one) {
+    return runs_on(one, options.device.kind) && kernel_part(one.name) == kernel_part(name);
+  });
+  if (!is_known) return plan.status();
+  verdict.refusal = plan.status().message();
+  return verdict;
+}
+
 Result<std::vector<KernelVerdict>> select_kernels(
     const Result<std::vector<KernelVerdict>>& verdicts,
-    const std::function<Result<Plan>()>& planned, const PlanOptions& options, bool all,
-    const std::vector<std::string>& names) {
+    const std::function<Result<Plan>(const PlanOptions&)>& make, const PlanOptions& options,
+    bool all, std::vector<std::string> names) {
   if (!verdicts.ok()) return verdicts.status();
   std::vector<KernelVerdict> tested;
+  if (names.empty() && !options.kernel.empty()) names.push_back(options.kernel);
   for (const std::string& name : names) {
-    const auto found = std::find_if(verdicts->begin(), verdicts->end(),
-                                    [&](const KernelVerdict& one) { return one.kernel == name; });
-    if (found == verdicts->end()) {
-      return invalid("kernel: is '{}', wanted one of this device's", name);
-    }
-    tested.push_back(*found);
+    Result<KernelVerdict> verdict = verdict_on(name, *verdicts, make, options);
+    if (!verdict.ok()) return verdict.status();
+    tested.push_back(std::move(*verdict));
   }
   if (!tested.empty()) return tested;
   const auto select = [&](const auto& wanted) {
     std::copy_if(verdicts->begin(), verdicts->end(), std::back_inserter(tested), wanted);
   };
-  if (!options.kernel.empty()) {
-    select([&](const KernelVerdict& one) { return one.kernel == options.kernel; });
-    if (!tested.empty()) return tested;
-    const Result<Plan> plan = planned();
-    return plan.ok() ? invalid("kernel: is '{}', wanted one of this device's", options.kernel)
-                     : plan.status();
-  }
   select([all](const KernelVerdict& one) {
     return one.kernel != "reference" && one.kernel != "naive" && (all || one.automatic);
   });
@@ -188,7 +200,8 @@ Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
                                                       const PlanOptions& options, bool all,
                                                       const std::vector<std::string>& names) {
   return select_kernels(
-      explain(problem, options), [&] { return make_plan(problem, options); }, options, all, names);
+      explain(problem, options),
+      [&](const PlanOptions& named) { return make_plan(problem, named); }, options, all, names);
 }
 
 Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
@@ -200,8 +213,9 @@ Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
     std::erase_if(*verdicts, [](const KernelVerdict& one) { return !has_backward(one.kernel); });
   }
   return select_kernels(
-      verdicts, [&] { return make_backward_plan(problem, gradients, options); }, options, all,
-      names);
+      verdicts,
+      [&](const PlanOptions& named) { return make_backward_plan(problem, gradients, named); },
+      options, all, names);
 }
 
 }  // namespace flashcore::bench

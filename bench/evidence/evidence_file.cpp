@@ -11,6 +11,7 @@
 #include "bench/io/atomic_file.hpp"
 #include "bench/io/byte_source.hpp"
 #include "bench/text/terminal.hpp"
+#include "plan/kernel_names.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -120,11 +121,25 @@ Status check_evidence(const Json& evidence) {
   return check_schema(evidence, kind, definitions);
 }
 
+Json with_present_names(const Json& value) {
+  if (value.is_string()) return present_name(value.get<std::string>());
+  if (!value.is_structured()) return value;
+  Json present = value.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, member] : value.items()) {
+    if (value.is_array()) {
+      present.push_back(with_present_names(member));
+    } else {
+      present[present_name(key)] = with_present_names(member);
+    }
+  }
+  return present;
+}
+
 Result<Json> read_evidence(const std::string& path) {
-  Result<Json> evidence = read_json(path);
+  const Result<Json> evidence = read_json(path);
   if (!evidence.ok()) return evidence.status();
   FLASHCORE_RETURN_IF_ERROR(with_name(path, check_evidence(*evidence)));
-  return evidence;
+  return with_present_names(*evidence);
 }
 
 Result<std::vector<FileCase>> read_cases(const std::string& path) {

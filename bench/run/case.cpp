@@ -109,8 +109,9 @@ Status CaseRun::add_kernels() {
     if (!also.ok()) {
       return invalid("--also: is '{}', wanted kernels that `flashcore explain` lists", name);
     }
-    const bool there = std::any_of(kernels->begin(), kernels->end(),
-                                   [&](const KernelVerdict& one) { return one.kernel == name; });
+    const bool there = std::any_of(kernels->begin(), kernels->end(), [&](const KernelVerdict& one) {
+      return one.kernel == also->front().kernel;
+    });
     if (!there) kernels->push_back(also->front());
   }
   if (subject_.gradients && kernels->empty()) {

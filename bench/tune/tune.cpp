@@ -14,6 +14,7 @@
 #include "bench/report/comparison.hpp"
 #include "bench/run/watch.hpp"
 #include "bench/tune/table_file.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/source_fingerprints.hpp"
 #include "plan/table.hpp"
 #include "plan/tuned_choice.hpp"
@@ -54,9 +55,9 @@ std::string text_of(const Subject& subject) {
 
 TunedEntry entry_of(const Json& tuned, const std::string& winner, double us, const std::string& day,
                     const Subject& subject) {
-  const size_t colon = std::min(winner.find(':'), winner.size());
-  TunedEntry entry{.kernel = winner.substr(0, colon),
-                   .config = colon < winner.size() ? winner.substr(colon + 1) : "",
+  const AskedName asked = asked_name(winner);
+  TunedEntry entry{.kernel = asked.name,
+                   .config = asked.config,
                    .is_default = winner == tuned["default"].get<std::string>(),
                    .fingerprint = {},
                    .compiler = {},
@@ -66,10 +67,9 @@ TunedEntry entry_of(const Json& tuned, const std::string& winner, double us, con
                    .default_kernel = tuned["default"],
                    .measured = day,
                    .problems = {text_of(subject)}};
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.name != entry.kernel) continue;
-    entry.fingerprint = source_fingerprint(kernel);
-    entry.compiler = compiler_of(kernel);
+  if (const Variant* const variant = find_variant(entry.kernel); variant != nullptr) {
+    entry.fingerprint = source_fingerprint(*variant);
+    entry.compiler = compiler_of(*variant);
   }
   return entry;
 }
@@ -192,13 +192,11 @@ Json tuned_json(const Json& one) {
 }
 
 std::string state_of(const TunedEntry& entry) {
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.name != entry.kernel) continue;
-    if (entry.fingerprint != source_fingerprint(kernel)) return "stale: its source has changed";
-    return entry.compiler == compiler_of(kernel) ? "current"
+  const Variant* const variant = find_variant(present_name(entry.kernel));
+  if (variant == nullptr) return "stale: this build has no such kernel";
+  if (entry.fingerprint != source_fingerprint(*variant)) return "stale: its source has changed";
+  return entry.compiler == compiler_of(*variant) ? "current"
                                                  : "another compiler: " + entry.compiler;
-  }
-  return "stale: this build has no such kernel";
 }
 
 Result<ShownTable> shown_table(const PlanOptions& plan, const std::string& path) {

@@ -288,9 +288,9 @@ FLASHCORE_API std::vector<DeviceInfo> devices();
 
 struct PlanOptions {
   Device device;
-  // "NAME", or "NAME:CONFIG" with a config that `flashcore tune` tries. Empty: the kernel in
-  // FLASHCORE_KERNEL, if it has the planned pass (forward or backward); otherwise the best that
-  // computes the problem.
+  // "KERNEL" or "KERNEL:VARIANT", as explain() says, or either with ":CONFIG" (`flashcore tune`); or
+  // a former name. Empty: the kernel in FLASHCORE_KERNEL, if it has the planned pass (forward or
+  // backward); otherwise the best that computes the problem.
   std::string kernel;
   int32_t threads = 0;           // CPU: 0 means all hardware threads
   bool batch_invariant = false;  // a row's bits do not depend on the rest of the batch
@@ -301,9 +301,9 @@ struct PlanOptions {
   bool deterministic = true;
 };
 
-// One line of explain(): a kernel and its verdict on the problem.
+// One line of explain(): a variant of a kernel and its verdict on the problem.
 struct KernelVerdict {
-  std::string kernel;
+  std::string kernel;     // "KERNEL", or "KERNEL:VARIANT"
   std::string refusal;    // why it cannot compute the problem; empty: it can
   bool automatic = true;  // false: runs only when asked for by name
   // Why an automatic kernel leaves a problem that it could compute to another kernel; empty: it

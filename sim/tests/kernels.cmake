@@ -24,29 +24,29 @@ endfunction()
 
 flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112/4 3x400 scores/softcap/f16/30/)
 # Pages: one random problem in 70 has the type of Q, no padding on the left and pages of 8 rows or more.
-flashcore_simulated_kernel(forward_sm90_paged sim:0 paged/60x112/4 paged/3x400/4)
-flashcore_simulated_kernel(forward_sm90_192x128 sim:0 20x112/4 2x400)
-flashcore_simulated_kernel(forward_sm90_64x128 sim:0 20x112/4 2x400)
-flashcore_simulated_kernel(forward_sm90_64x64 sim:0 20x112/4 2x400)
+flashcore_simulated_kernel(forward_sm90_throughput:paged sim:0 paged/60x112/4 paged/3x400/4)
+flashcore_simulated_kernel(forward_sm90_throughput:192x128 sim:0 20x112/4 2x400)
+flashcore_simulated_kernel(forward_sm90_throughput:64x128 sim:0 20x112/4 2x400)
+flashcore_simulated_kernel(forward_sm90_throughput:64x64 sim:0 20x112/4 2x400)
 # Two tiles of keys in each of eight places are 1024 keys.
 flashcore_simulated_kernel(forward_sm90_latency sim:0 200x112/4 3x400 6x1300/4)
-flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112/4 3x400)
+flashcore_simulated_kernel(forward_sm90_latency:wide sim:0 200x112/4 3x400)
 # e4m3 alone: of 20 tiles of keys O leaves the accumulators twice. The precise one is the same code.
 flashcore_simulated_kernel(forward_fp8_sm90 sim:0 e4m3/185x160/4 e4m3/6x700/4 e4m3/1x2600/1)
-flashcore_simulated_kernel(forward_fp8_sm90_three sim:0 e4m3/60x160/4 e4m3/3x700/4 e4m3/1x2600/1)
-flashcore_simulated_kernel(forward_fp8_sm90_precise sim:0 e4m3/10x400/4 e4m3/1x1400/1)
+flashcore_simulated_kernel(forward_fp8_sm90:192x64 sim:0 e4m3/60x160/4 e4m3/3x700/4 e4m3/1x2600/1)
+flashcore_simulated_kernel(forward_fp8_sm90:precise sim:0 e4m3/10x400/4 e4m3/1x1400/1)
 # e4m3 alone; 96 and 240 among the head dimensions. On Hopper the same code.
 flashcore_simulated_kernel(forward_fp8_sm89 sim:2 e4m3/180x112/4 e4m3/8x200x256/4 e4m3/2x700/4)
 flashcore_simulated_kernel(forward_fp8_sm89 sim:0 e4m3/5x300/4)
-flashcore_simulated_kernel(forward_fp8_sm89_precise sim:2 e4m3/5x400/4)
+flashcore_simulated_kernel(forward_fp8_sm89:precise sim:2 e4m3/5x400/4)
 # The kernels inside are those above and below.
-flashcore_simulated_kernel(forward_fp8_converted sim:1 100x112/4 2x300)
-flashcore_simulated_kernel(forward_fp8_converted sim:0 100x112/4 scores/fp8/outliers/64x1000x64)
+flashcore_simulated_kernel(forward_converted:fp8 sim:1 100x112/4 2x300)
+flashcore_simulated_kernel(forward_converted:fp8 sim:0 100x112/4 scores/fp8/outliers/64x1000x64)
 # V in rows for the kernels that want it so.
-flashcore_simulated_kernel(forward_fp8_v_rows sim:1 transposed/40x112/4 transposed/2x300/4)
-flashcore_simulated_kernel(forward_fp8_v_rows sim:0 transposed/30x112/4)
+flashcore_simulated_kernel(forward_converted:v_rows sim:1 transposed/40x112/4 transposed/2x300/4)
+flashcore_simulated_kernel(forward_converted:v_rows sim:0 transposed/30x112/4)
 # With options: fp8 outputs, largest values, e5m2, softcap, packed batches, other head dimensions.
-flashcore_simulated_kernel(forward_fp8_sm90_options sim:0 40x112x256/4 e4m3/2x700/3)
+flashcore_simulated_kernel(forward_fp8_sm90:options sim:0 40x112x256/4 e4m3/2x700/3)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.
@@ -56,19 +56,19 @@ add_test(NAME simulated.alibi
   COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput --shape 1,2,400,64
           --with alibi_slopes --check)
 set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
-flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112/4 2x400)
-flashcore_simulated_kernel(forward_sm80_dropout_state sim:1 40x112/4 2x400)
-flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_throughput:f32 sim:1 40x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_throughput:dropout_state sim:1 40x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_throughput:split_kv sim:1 40x112/4 2x400)
 # Caches of Q's type, in pages of any size and padded on the left; on 8.9 and 9.0 the same code.
-flashcore_simulated_kernel(forward_sm80_paged sim:1 paged/100x112/4 paged/40x112x256/4 paged/4x400/4)
-flashcore_simulated_kernel(forward_sm80_paged sim:0 paged/20x112/4)
+flashcore_simulated_kernel(forward_sm80_throughput:paged sim:1 paged/100x112/4 paged/40x112x256/4 paged/4x400/4)
+flashcore_simulated_kernel(forward_sm80_throughput:paged sim:0 paged/20x112/4)
 # Two problems in five are of fp8. With one query against so many keys, these are split.
-flashcore_simulated_kernel(forward_sm80_fp8 sim:1 80x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_throughput:fp8 sim:1 80x112/4 2x400)
 add_test(NAME simulated.fp8_splits
-  COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_fp8 --dtype f8e4m3 --shape 1,1,1,64
+  COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput:fp8 --dtype f8e4m3 --shape 1,1,1,64
           --seqlen-kv 2100 --check)
 set_tests_properties(simulated.fp8_splits PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
-# Mixes of e4m3 and e5m2, by what the choice takes: forward_fp8_converted where V is of another type than K.
+# Mixes of e4m3 and e5m2, by what the choice takes: forward_converted:fp8 where V is of another type than K.
 foreach(types "f8e4m3;f8e4m3;f8e5m2" "f8e5m2;f8e4m3;f8e5m2" "f8e4m3;f8e5m2;f8e5m2")
   list(GET types 0 q)
   list(GET types 1 k)
@@ -92,8 +92,8 @@ flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 1
 # Several steps of a tile of keys, and heads of queries that share one.
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/80x160/4 narrow/3x600)
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/50x160/4 narrow/1x600)
-flashcore_simulated_kernel(backward_sm90_split sim:0 --backward narrow/40x112/4 narrow/1x600)
-flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/120x100x256/2 narrow/2x400x256)
+flashcore_simulated_kernel(backward_sm90:split sim:0 --backward narrow/40x112/4 narrow/1x600)
+flashcore_simulated_kernel(backward_sm90:wide sim:0 --backward narrow/120x100x256/2 narrow/2x400x256)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async

@@ -236,11 +236,11 @@ std::string refuse_on_gpu(const SupportsOf<AnyProblem>& supports, std::string_vi
 }
 
 template <class AnyProblem>
-std::string refuse_on_its_device(const Kernel& kernel, const SupportsOf<AnyProblem>& supports,
-                                 const AnyProblem& problem, Features features,
-                                 const PlanContext& context) {
-  return kernel.device == DeviceKind::cuda
-             ? refuse_on_gpu(supports, kernel.targets, problem, features, context)
+std::string refuse_on_its_device(const Variant& variant, const AnyProblem& problem,
+                                 Features features, const PlanContext& context) {
+  const auto& supports = supports_of(variant, problem);
+  return variant.device == DeviceKind::cuda
+             ? refuse_on_gpu(supports, variant.targets, problem, features, context)
              : refuse(supports, problem, features, context);
 }
 
@@ -265,16 +265,16 @@ std::string refusal_on_gpu(const BackwardSupports& supports, std::string_view ta
   return refuse_on_gpu(supports, targets, problem, features_of(problem), context);
 }
 
-std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem, Features features,
+std::string refusal_of(const Variant& variant, const ForwardProblem& problem, Features features,
                        const PlanContext& context) {
-  if (!computes(kernel, problem)) return "pass: is forward, wanted backward";
-  return refuse_on_its_device(kernel, kernel.supports, problem, features, context);
+  if (!computes(variant, problem)) return "pass: is forward, wanted backward";
+  return refuse_on_its_device(variant, problem, features, context);
 }
 
-std::string refusal_of(const Kernel& kernel, const BackwardProblem& problem, Features features,
+std::string refusal_of(const Variant& variant, const BackwardProblem& problem, Features features,
                        const PlanContext& context) {
-  if (!computes(kernel, problem)) return "pass: is backward, wanted forward";
-  return refuse_on_its_device(kernel, kernel.backward.supports, problem, features, context);
+  if (!computes(variant, problem)) return "pass: is backward, wanted forward";
+  return refuse_on_its_device(variant, problem, features, context);
 }
 
 }  // namespace flashcore

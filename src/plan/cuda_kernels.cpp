@@ -1,8 +1,11 @@
 #include "plan/cuda_kernels.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -11,8 +14,10 @@
 #include "cuda/backward_sm90/wide/plan.hpp"
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
+#include "cuda/forward_fp8/converted/layout.hpp"
 #include "cuda/forward_fp8/converted/plan.hpp"
 #include "cuda/forward_fp8/v_rows/plan.hpp"
+#include "cuda/forward_fp8/v_rows/supports.hpp"
 #include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
@@ -44,17 +49,17 @@ bool is_aligned(const BackwardArguments& args) {
   return is_aligned(args.forward) && are_aligned({args.d_o, args.dq, args.dk, args.dv});
 }
 
-// A config belongs to one kernel, so the other kernel gets none.
+// A config belongs to one variant, so the other one gets none.
 PlanContext with_own_choice(PlanContext context) {
   context.config.clear();
   return context;
 }
 
-// Pointers are known only at run time. Runs whose pointers are not aligned as `kernel` needs go to
+// Pointers are known only at run time. Runs whose pointers are not aligned as `variant` needs go to
 // `other`, which takes any.
-Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
-  kernel.plan = [own = std::move(kernel.plan), other = other.plan](
-                    const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
+Variant for_any_pointers(Variant variant, const Variant& other) {
+  variant.plan = [own = std::move(variant.plan), other = other.plan](
+                     const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
     Result<PlannedKernel> aligned = own(p, context);
     if (!aligned.ok()) return aligned.status();
     Result<PlannedKernel> any = other(p, with_own_choice(context));
@@ -66,23 +71,23 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
           return (is_aligned(args) ? aligned : any)(args, workspace, stream);
         }};
   };
-  return kernel;
+  return variant;
 }
 
-// The kernel also refuses every problem that `other` refuses.
-Kernel unless_refused(Kernel kernel, const Kernel& other) {
-  kernel.supports =
-      but_not(kernel.supports, [other](const ForwardProblem& p, const PlanContext& context) {
+// The variant also refuses every problem that `other` refuses.
+Variant unless_refused(Variant variant, const Variant& other) {
+  variant.supports =
+      but_not(variant.supports, [other](const ForwardProblem& p, const PlanContext& context) {
         return refusal_of(other, p, context);
       });
-  return kernel;
+  return variant;
 }
 
 // for_any_pointers() for a backward pass.
-Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
-  kernel.backward.plan = [own = std::move(kernel.backward.plan), other = other.backward.plan](
-                             const BackwardProblem& problem,
-                             const PlanContext& context) -> Result<PlannedBackward> {
+Variant backward_for_any_pointers(Variant variant, const Variant& other) {
+  variant.backward.plan = [own = std::move(variant.backward.plan), other = other.backward.plan](
+                              const BackwardProblem& problem,
+                              const PlanContext& context) -> Result<PlannedBackward> {
     Result<PlannedBackward> aligned = own(problem, context);
     if (!aligned.ok()) return aligned.status();
     Result<PlannedBackward> any = other(problem, with_own_choice(context));
@@ -94,95 +99,129 @@ Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
           return (is_aligned(args) ? aligned : any)(args, workspace, stream);
         }};
   };
-  return kernel;
+  return variant;
 }
 
-// Adds reasons to decline to a kernel's own. Which kernel is faster is decided here, not in the
-// kernel, so that its measurements stay valid for every choice.
+// Adds reasons to decline to a variant's own. Which one is faster is decided here, not in its
+// folder, so that its measurements stay valid for every choice.
 template <class Declines>
-Kernel declining(Kernel kernel, Declines declines) {
-  kernel.declines = [own = std::move(kernel.declines), more = std::move(declines)](
-                        const ForwardProblem& p, const PlanContext& context) -> std::string {
+Variant declining(Variant variant, Declines declines) {
+  variant.declines = [own = std::move(variant.declines), more = std::move(declines)](
+                         const ForwardProblem& p, const PlanContext& context) -> std::string {
     std::string why = own ? own(p, context) : std::string();
     return why.empty() ? more(p, context) : why;
   };
-  return kernel;
+  return variant;
 }
 
-// The kernel that is chosen for the problem inside of another kernel. If none is chosen, the
-// refusal of `most`, the kernel that computes most problems.
+// The variant that is chosen for the problem inside of another kernel. If none is chosen, the
+// refusal of `most`, which computes most problems.
 cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext& context,
                                       std::string_view most) {
   KernelChoice choice = choose_kernel(p, context);
   if (choice.kernel != nullptr) return {choice.kernel, std::move(choice.config), {}};
-  for (const KernelVerdict& said : choice.verdicts) {
-    if (said.kernel == most) return {nullptr, {}, said.refusal};
-  }
-  return {nullptr, {}, choice.reason};
+  const Variant* const refuses = asked_for(most, p, context).variant;
+  return {nullptr, {}, refuses == nullptr ? choice.reason : refusal_of(*refuses, p, context)};
 }
 
-// Chooses a kernel for an fp8 problem that was converted to 16 bits.
+// Chooses for an fp8 problem that was converted to 16 bits.
 cuda::forward_fp8::Inner choose_16_bit(const ForwardProblem& p, const PlanContext& context) {
-  return choose_inner(
-      p, context,
-      p.dropout_state.present ? "forward_sm80_dropout_state" : "forward_sm80_throughput");
+  return choose_inner(p, context, "forward_sm80_throughput");
 }
 
-// Chooses a kernel for a problem whose V was transposed back into rows.
+// Chooses for a problem whose V was transposed back into rows.
 cuda::forward_fp8::Inner choose_for_rows(const ForwardProblem& p, const PlanContext& context) {
-  return choose_inner(p, context, is_fp8(p.dtype) ? "forward_sm80_fp8" : "decode_sm80");
+  return choose_inner(p, context, is_fp8(p.dtype) ? "forward_sm80_throughput:fp8" : "decode_sm80");
 }
 
-}  // namespace
+// "bf16 by forward_sm90_throughput"
+std::string by_inner(std::string_view what, const ForwardProblem& inner,
+                     const PlanContext& context) {
+  const Variant* const chosen = choose_kernel(inner, with_own_choice(context)).kernel;
+  return chosen == nullptr ? std::string() : fmt::format("{} by {}", what, chosen->name);
+}
 
-std::vector<Kernel> cuda_kernels() {
-  std::vector<Kernel> hopper = sm90::throughput::kernels(choose_sm90_tile);
-  hopper[0].declines = sm90_throughput_declines;
-  const auto unless_fastest = [next = hopper[0]](LatencyKernel kernel) {
+// What converts tensors, and leaves the attention to other kernels.
+std::vector<Variant> converting() {
+  namespace fp8 = cuda::forward_fp8;
+  Variant converted = fp8::converted::variant(choose_16_bit);
+  converted.by_name_where = converted_by_name;
+  converted.inner = [](const ForwardProblem& p, const PlanContext& context) {
+    const fp8::converted::Layout layout = fp8::converted::layout_of(p);
+    return by_inner(to_string(layout.dtype), fp8::converted::as_16_bit(p, layout), context);
+  };
+  Variant v_rows = fp8::v_rows::variant(choose_for_rows);
+  v_rows.inner = [](const ForwardProblem& p, const PlanContext& context) {
+    return by_inner("V in rows", fp8::v_rows::in_rows(p), context);
+  };
+  return {std::move(converted), std::move(v_rows)};
+}
+
+std::vector<Variant> hopper_forward(const Variant& any_cache) {
+  std::vector<Variant> throughput = sm90::throughput::variants(choose_sm90_tile);
+  Variant &plain = throughput[0], &paged = throughput[1];
+  plain.declines = sm90_throughput_declines;
+  paged = unless_refused(declining(std::move(paged), sm90_paged_declines), any_cache);
+  const auto unless_fastest = [next = plain](LatencyKernel kernel) {
     return [next, kernel](const ForwardProblem& p, const PlanContext& context) {
       return sm90_latency_declines(p, context, next, kernel);
     };
   };
-  std::vector<Kernel> ampere = sm80::throughput::kernels();
-  for (Kernel& kernel : ampere) {
-    if (kernel.name == "forward_sm80_fp8") kernel = declining(std::move(kernel), fp8_declines);
+  std::vector<Variant> all = {
+      declining(sm90::latency::variant(), unless_fastest(LatencyKernel::latency)),
+      declining(sm90::latency_wide::variant(), unless_fastest(LatencyKernel::wide))};
+  all.insert(all.end(), throughput.begin(), throughput.end());
+  for (Variant& variant : cuda::forward_fp8_sm90::throughput::variants()) {
+    all.push_back(declining(std::move(variant), fp8_declines));
   }
-  const Kernel any_cache = cuda::decode_sm80::split_kv::kernel();
+  return all;
+}
 
-  std::vector<Kernel> table;
-  table.push_back(declining(cuda::decode_sm90::stream_kv::kernel(), sm90_decode_declines));
-  table.push_back(declining(sm90::latency::kernel(), unless_fastest(LatencyKernel::latency)));
-  table.push_back(
-      declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
-  table.insert(table.end(), hopper.begin(), hopper.end());
-  for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
-    table.push_back(declining(std::move(kernel), fp8_declines));
+std::vector<Variant> ampere_forward(const Variant& any_cache) {
+  std::vector<Variant> all = sm80::throughput::variants();
+  for (Variant& variant : all) {
+    const std::string_view own = variant_part(variant.name);
+    if (own == "fp8") variant = declining(std::move(variant), fp8_declines);
+    if (own == "paged") {
+      variant = unless_refused(declining(std::move(variant), sm80_paged_declines), any_cache);
+    }
   }
-  for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
-    table.push_back(std::move(kernel));
-  }
-  table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
-  table.insert(table.end(), ampere.begin(), ampere.end());
-  table.push_back(
-      unless_refused(declining(sm90::throughput::paged_kernel(), sm90_paged_declines), any_cache));
-  table.push_back(
-      unless_refused(declining(sm80::throughput::paged_kernel(), sm80_paged_declines), any_cache));
-  table.push_back(any_cache);
-  table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
-  table.push_back(cuda::forward_fp8::v_rows::kernel(choose_for_rows));
-  const Kernel any_backward = cuda::backward_sm80::general::kernel();
-  Kernel split = cuda::backward_sm90::throughput::split_kernel();
-  split.backward.declines = sm90_split_declines;
-  table.push_back(backward_for_any_pointers(std::move(split), any_backward));
-  table.push_back(
-      backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
-  table.push_back(backward_for_any_pointers(cuda::backward_sm90::wide::kernel(), any_backward));
-  table.push_back(any_backward);
-  for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
-  for (Kernel& kernel : table) {
-    const bool reads_pages = kernel.supports.features.has(Feature::page_table);
-    if (kernel.wants_alignment && kernel.plan)
-      kernel = for_any_pointers(std::move(kernel), reads_pages ? any_cache : ampere[0]);
+  return all;
+}
+
+std::vector<Variant> backward() {
+  const Variant any = cuda::backward_sm80::general::variant();
+  std::vector<Variant> all = cuda::backward_sm90::throughput::variants();
+  all.front().backward.declines = sm90_split_declines;
+  all.push_back(cuda::backward_sm90::wide::variant());
+  for (Variant& variant : all) variant = backward_for_any_pointers(std::move(variant), any);
+  all.push_back(any);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Variant> cuda_variants() {
+  const Variant any_cache = cuda::decode_sm80::split_kv::variant();
+  const std::vector<Variant> ampere = ampere_forward(any_cache);
+
+  std::vector<Variant> table;
+  const auto add = [&](std::vector<Variant> variants) {
+    std::move(variants.begin(), variants.end(), std::back_inserter(table));
+  };
+  add({declining(cuda::decode_sm90::stream_kv::variant(), sm90_decode_declines)});
+  add(hopper_forward(any_cache));
+  add(cuda::forward_fp8_sm89::throughput::variants());
+  add({declining(sm80::latency::variant(), sm80_latency_declines)});
+  add(ampere);
+  add({any_cache});
+  add(converting());
+  add(backward());
+  add(cuda::ladder::variants());
+  for (Variant& variant : table) {
+    const bool reads_pages = variant.supports.features.has(Feature::page_table);
+    if (variant.wants_alignment && variant.plan)
+      variant = for_any_pointers(std::move(variant), reads_pages ? any_cache : ampere[0]);
   }
   return table;
 }

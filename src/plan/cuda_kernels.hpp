@@ -8,6 +8,6 @@
 
 namespace flashcore {
 
-std::vector<Kernel> cuda_kernels();
+std::vector<Variant> cuda_variants();
 
 }  // namespace flashcore

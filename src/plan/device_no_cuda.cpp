@@ -16,7 +16,7 @@ std::vector<DeviceInfo> cuda_devices() { return {}; }
 tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
 std::optional<uint64_t> simulator_seed() { return std::nullopt; }
 void seed_simulator(uint64_t /*seed*/) {}
-std::vector<Kernel> cuda_kernels() { return {}; }
+std::vector<Variant> cuda_variants() { return {}; }
 
 Status run_on_gpu(const MergeProblem& /*problem*/, const MergeArguments& /*arguments*/,
                   const DeviceInfo& /*device*/, Stream /*stream*/) {

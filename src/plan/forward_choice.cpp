@@ -136,7 +136,7 @@ std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext&
 }
 
 std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
-                                  const Kernel& sm90_throughput, LatencyKernel kernel) {
+                                  const Variant& sm90_throughput, LatencyKernel kernel) {
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
   const bool takes = refusal_of(sm90_throughput, p, context).empty() &&
                      (!sm90_throughput.declines || sm90_throughput.declines(p, context).empty());
@@ -147,7 +147,7 @@ std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& co
   if (!choice.is_measured) return std::string(kUnmeasured);
   const std::string wide =
       std::isfinite(choice.latency_wide_us)
-          ? fmt::format(", forward_sm90_latency_wide {:.1f}", choice.latency_wide_us)
+          ? fmt::format(", forward_sm90_latency:wide {:.1f}", choice.latency_wide_us)
           : "";
   return with_provenance(
       fmt::format("forward_sm90_latency would take about {:.1f} us{}, the next kernel {:.1f}",
@@ -196,9 +196,8 @@ std::string fp8_declines(const ForwardProblem& p, const PlanContext& context) {
                      p.seqlen_q, p.head_dim_qk);
 }
 
-std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
-  if (kernel.name != cuda::forward_fp8::converted::kName || p.mixes_fp8()) return {};
-  if (is_faster_as_bf16(p)) return {};
+std::string converted_by_name(const ForwardProblem& p) {
+  if (p.mixes_fp8() || is_faster_as_bf16(p)) return {};
   return fmt::format("q: is {} as k and v are, for which it runs by name alone",
                      to_string(p.dtype));
 }

@@ -21,12 +21,12 @@ tuning::Tuning tuning_for(const DeviceInfo& device);
 // forward_sm90_throughput: where forward_sm80_throughput splits the keys.
 std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context);
 
-enum class LatencyKernel { latency, latency_wide };
+enum class LatencyKernel { latency, wide };
 
-// forward_sm90_latency or forward_sm90_latency_wide, where it is not the fastest of the two and of
+// forward_sm90_latency or its variant wide, where it is not the fastest of the two and of
 // what runs where neither does. `sm90_throughput`: that is it, if it takes the problem.
 std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
-                                  const Kernel& sm90_throughput, LatencyKernel kernel);
+                                  const Variant& sm90_throughput, LatencyKernel kernel);
 
 // forward_sm80_latency, beside forward_sm80_throughput: the kernels for Hopper come before it.
 std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context);
@@ -38,17 +38,14 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
 // The kernels that take fp8 as it is, where long rows are faster as bf16.
 std::string fp8_declines(const ForwardProblem& p, const PlanContext& context);
 
-// Why an automatic kernel gets a problem that it computes only when asked for by name, or empty.
-std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p);
-inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem& /*pass*/) {
-  return {};
-}
+// forward_converted:fp8, where Q, K and V have one type, which other kernels compute within the operator's meaning.
+std::string converted_by_name(const ForwardProblem& p);
 
 // Caches in pages under more rows than decode_sm90 takes: whether there are too few of them for a
 // kernel that does not split the keys.
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context);
 
-// Caches below Hopper, and those that forward_sm90_paged refuses: whether queries are so few that decode_sm80,
+// Caches below Hopper, and those that forward_sm90_throughput:paged refuses: whether queries are so few that decode_sm80,
 // which packs the query heads of a group into its tiles and splits the keys, is taken to be faster.
 std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context);
 

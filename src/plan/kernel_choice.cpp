@@ -1,14 +1,15 @@
 #include "plan/kernel_choice.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
-#include "cuda/forward_fp8/converted/layout.hpp"
-#include "cuda/forward_fp8/v_rows/supports.hpp"
 #include "kernel/device_code.hpp"
 #include "plan/forward_choice.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "plan/tuned_choice.hpp"
 
@@ -16,18 +17,18 @@ namespace flashcore {
 namespace {
 
 // What a caller should know of a kernel that runs.
-std::string note_of(const Kernel& kernel, const DeviceInfo& device, bool has_declines) {
+std::string note_of(const Variant& variant, const DeviceInfo& device, bool has_declines) {
   std::string note;
-  if (device_code(kernel.targets, device.compute_capability) == DeviceCode::ptx) {
+  if (device_code(variant.targets, device.compute_capability) == DeviceCode::ptx) {
     note = fmt::format(
         "never measured on compute capability {}, for which the driver compiles it at its first "
         "use",
         capability_text(device.compute_capability));
   }
-  if (!kernel.by_name_because.empty()) {
-    note += fmt::format("{}{}", note.empty() ? "" : "; ", kernel.by_name_because);
+  if (!variant.by_name_because.empty()) {
+    note += fmt::format("{}{}", note.empty() ? "" : "; ", variant.by_name_because);
   }
-  if (kernel.device != DeviceKind::cuda || !has_declines) return note;
+  if (variant.device != DeviceKind::cuda || !has_declines) return note;
   const std::string provenance = tuning_for(device).provenance();
   if (provenance.empty()) return note;
   return fmt::format("{}{}its tuning was {}", note, note.empty() ? "" : "; ", provenance);
@@ -37,18 +38,27 @@ std::string_view objection_of(const KernelVerdict& verdict) {
   return verdict.refusal.empty() ? verdict.declines : verdict.refusal;
 }
 
-const auto& declines_of(const Kernel& kernel, const ForwardProblem& /*pass*/) {
-  return kernel.declines;
+const auto& declines_of(const Variant& variant, const ForwardProblem& /*pass*/) {
+  return variant.declines;
 }
-const auto& declines_of(const Kernel& kernel, const BackwardProblem& /*pass*/) {
-  return kernel.backward.declines;
+const auto& declines_of(const Variant& variant, const BackwardProblem& /*pass*/) {
+  return variant.backward.declines;
 }
 
-const auto& candidates_function(const Kernel& kernel, const ForwardProblem& /*pass*/) {
-  return kernel.candidates;
+const auto& candidates_function(const Variant& variant, const ForwardProblem& /*pass*/) {
+  return variant.candidates;
 }
-const auto& candidates_function(const Kernel& kernel, const BackwardProblem& /*pass*/) {
-  return kernel.backward.candidates;
+const auto& candidates_function(const Variant& variant, const BackwardProblem& /*pass*/) {
+  return variant.backward.candidates;
+}
+
+std::string own_config(const Variant& variant, const ForwardProblem& p,
+                       const PlanContext& context) {
+  return variant.own_config ? variant.own_config(p, context) : std::string();
+}
+std::string own_config(const Variant& /*variant*/, const BackwardProblem& /*pass*/,
+                       const PlanContext& /*context*/) {
+  return {};
 }
 
 std::string joined(std::string first, const std::string& second) {
@@ -57,18 +67,18 @@ std::string joined(std::string first, const std::string& second) {
 }
 
 template <class AnyProblem>
-KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, Features features,
+KernelVerdict verdict(const Variant& variant, const AnyProblem& problem, Features features,
                       const PlanContext& context) {
-  KernelVerdict verdict{.kernel = kernel.name,
-                        .refusal = refusal_of(kernel, problem, features, context),
-                        .automatic = kernel.automatic};
+  KernelVerdict verdict{.kernel = variant.name,
+                        .refusal = refusal_of(variant, problem, features, context),
+                        .automatic = variant.automatic};
   if (!verdict.refusal.empty()) return verdict;
-  const std::string by_name = by_name_alone(kernel, problem);
-  verdict.automatic = kernel.automatic && by_name.empty();
-  const auto& declines = declines_of(kernel, problem);
+  const std::string by_name = by_name_alone(variant, problem);
+  verdict.automatic = variant.automatic && by_name.empty();
+  const auto& declines = declines_of(variant, problem);
   if (verdict.automatic && declines) verdict.declines = declines(problem, context);
-  verdict.note = joined(joined(own_note(kernel, problem, context), by_name),
-                        note_of(kernel, context.device, static_cast<bool>(declines)));
+  verdict.note = joined(joined(inner_note(variant, problem, context), by_name),
+                        note_of(variant, context.device, static_cast<bool>(declines)));
   return verdict;
 }
 
@@ -94,20 +104,20 @@ void take_tuned(KernelChoice& choice, const AnyProblem& problem, const PlanConte
 template <class AnyProblem>
 KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool tuned) {
   KernelChoice choice;
-  const Kernel* declined = nullptr;
+  const Variant* declined = nullptr;
   const Features features = features_of(problem);
   std::string objections;  // of those before the choice
-  for (const Kernel& kernel : kernels()) {
-    if (!runs_on(kernel, context.device.device.kind)) continue;
-    choice.verdicts.push_back(verdict(kernel, problem, features, context));
+  for (const Variant& variant : variants()) {
+    if (!runs_on(variant, context.device.device.kind)) continue;
+    choice.verdicts.push_back(verdict(variant, problem, features, context));
     const KernelVerdict& said = choice.verdicts.back();
-    if (choice.kernel != nullptr || !kernel.automatic || !computes(kernel, problem)) continue;
+    if (choice.kernel != nullptr || !variant.automatic || !computes(variant, problem)) continue;
     if (said.automatic && objection_of(said).empty()) {
-      choice.kernel = &kernel;
+      choice.kernel = &variant;
       continue;
     }
-    if (said.refusal.empty() && said.automatic && declined == nullptr) declined = &kernel;
-    objections += fmt::format("{}{}: {}", objections.empty() ? "" : "; ", kernel.name,
+    if (said.refusal.empty() && said.automatic && declined == nullptr) declined = &variant;
+    objections += fmt::format("{}{}: {}", objections.empty() ? "" : "; ", variant.name,
                               said.automatic ? objection_of(said) : said.note);
   }
   if (choice.kernel != nullptr) {
@@ -127,83 +137,99 @@ KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool 
 }
 
 template <class AnyProblem>
-std::vector<std::string> configs(const Kernel& kernel, const AnyProblem& problem,
+std::vector<std::string> configs(const Variant& variant, const AnyProblem& problem,
                                  const PlanContext& context) {
-  const auto& candidates = candidates_function(kernel, problem);
+  const auto& candidates = candidates_function(variant, problem);
   return candidates ? candidates(problem, context) : std::vector<std::string>();
 }
 
 template <class AnyProblem>
 std::vector<std::string> all_candidates(const AnyProblem& problem, const PlanContext& context) {
   std::vector<std::string> names;
-  const auto add = [&](const Kernel& kernel) {
-    names.push_back(kernel.name);
-    for (const std::string& config : configs(kernel, problem, context)) {
+  const auto add = [&](const Variant& variant) {
+    names.push_back(variant.name);
+    for (const std::string& config : configs(variant, problem, context)) {
       PlanContext with = context;
       with.config = config;
-      if (refusal_of(kernel, problem, with).empty()) names.push_back(kernel.name + ":" + config);
+      if (refusal_of(variant, problem, with).empty())
+        names.push_back(with_config(variant.name, config));
     }
   };
-  const Kernel* const first = choose(problem, context, false).kernel;
+  const Variant* const first = choose(problem, context, false).kernel;
   if (first != nullptr) add(*first);
-  for (const Kernel& kernel : kernels()) {
-    const bool may_run = (kernel.automatic || kernel.tunable) && kernel.name != "reference" &&
-                         by_name_alone(kernel, problem).empty();
-    if (&kernel == first || !may_run || !runs_on(kernel, context.device.device.kind)) continue;
-    if (computes(kernel, problem) && refusal_of(kernel, problem, context).empty()) add(kernel);
+  for (const Variant& variant : variants()) {
+    const bool may_run = (variant.automatic || variant.tunable) && variant.name != "reference" &&
+                         by_name_alone(variant, problem).empty();
+    if (&variant == first || !may_run || !runs_on(variant, context.device.device.kind)) continue;
+    if (computes(variant, problem) && refusal_of(variant, problem, context).empty()) add(variant);
   }
   return names;
 }
 
 template <class AnyProblem>
-std::string config_refusal(const Kernel& kernel, const AnyProblem& problem,
+std::string config_refusal(const Variant& variant, const AnyProblem& problem,
                            const PlanContext& context, const std::string& config) {
-  std::string known;
-  for (const std::string& one : configs(kernel, problem, context)) {
-    if (one == config) {
-      PlanContext with = context;
-      with.config = config;
-      return refusal_of(kernel, problem, with);
-    }
-    known += known.empty() ? one : " " + one;
+  std::vector<std::string> all = configs(variant, problem, context);
+  if (!all.empty()) {
+    std::string own = own_config(variant, problem, context);
+    if (!own.empty()) all.push_back(std::move(own));
   }
-  return fmt::format(
-      "config is '{}', wanted {}", config,
-      known.empty() ? "none: it has one way to compute this problem" : "none or one of " + known);
+  if (std::find(all.begin(), all.end(), config) == all.end()) {
+    return fmt::format("config is '{}', wanted {}", config,
+                       all.empty() ? "none: it has one way to compute this problem"
+                                   : fmt::format("none or one of {}", fmt::join(all, " ")));
+  }
+  PlanContext with = context;
+  with.config = config;
+  return refusal_of(variant, problem, with);
+}
+
+// The variant that a kernel's name stands for.
+template <class AnyProblem>
+const Variant& variant_for(const Kernel& kernel, const AnyProblem& problem,
+                           const PlanContext& context) {
+  const auto plain = std::find_if(kernel.variants.begin(), kernel.variants.end(),
+                                  [&](const Variant& one) { return one.name == kernel.name; });
+  const Variant& first = plain == kernel.variants.end() ? kernel.variants.front() : *plain;
+  const Features features = features_of(problem);
+  if (refusal_of(first, problem, features, context).empty()) return first;
+  for (const Variant& variant : kernel.variants) {
+    if (!(supports_of(variant, problem).needs & features).empty()) return variant;
+  }
+  return first;
+}
+
+template <class AnyProblem>
+Asked asked(std::string_view text, const AnyProblem& problem, const PlanContext& context) {
+  auto [name, config] = asked_name(text);
+  for (const Kernel& kernel : kernels()) {
+    if (!runs_on(kernel.variants.front(), context.device.device.kind)) continue;
+    if (kernel.name == name) return {&variant_for(kernel, problem, context), std::move(config)};
+    for (const Variant& variant : kernel.variants) {
+      if (variant.name == name) return {&variant, std::move(config)};
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
-std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
-                     const PlanContext& context) {
-  namespace fp8 = cuda::forward_fp8;
-  PlanContext inside = context;
-  inside.config.clear();
-  const auto by = [&](std::string_view what, const ForwardProblem& inner) {
-    const Kernel* const chosen = choose_kernel(inner, inside).kernel;
-    return chosen == nullptr ? std::string() : fmt::format("{} by {}", what, chosen->name);
-  };
-  if (kernel.name == fp8::converted::kName) {
-    const fp8::converted::Layout layout = fp8::converted::layout_of(problem);
-    return by(to_string(layout.dtype), fp8::converted::as_16_bit(problem, layout));
-  }
-  if (kernel.name == fp8::v_rows::kName) return by("V in rows", fp8::v_rows::in_rows(problem));
-  return {};
+Asked asked_for(std::string_view text, const ForwardProblem& problem, const PlanContext& context) {
+  return asked(text, problem, context);
 }
 
-std::string own_note(const Kernel& /*kernel*/, const BackwardProblem& /*problem*/,
-                     const PlanContext& /*context*/) {
-  return {};
+Asked asked_for(std::string_view text, const BackwardProblem& problem, const PlanContext& context) {
+  return asked(text, problem, context);
 }
 
-KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
+KernelVerdict verdict_of(const Variant& variant, const ForwardProblem& problem,
                          const PlanContext& context) {
-  return verdict(kernel, problem, features_of(problem), context);
+  return verdict(variant, problem, features_of(problem), context);
 }
 
-KernelVerdict verdict_of(const Kernel& kernel, const BackwardProblem& problem,
+KernelVerdict verdict_of(const Variant& variant, const BackwardProblem& problem,
                          const PlanContext& context) {
-  return verdict(kernel, problem, features_of(problem), context);
+  return verdict(variant, problem, features_of(problem), context);
 }
 
 KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context, bool tuned) {
@@ -222,14 +248,14 @@ std::vector<std::string> candidates_of(const BackwardProblem& problem, const Pla
   return all_candidates(problem, context);
 }
 
-std::string refuse_config(const Kernel& kernel, const ForwardProblem& problem,
+std::string refuse_config(const Variant& variant, const ForwardProblem& problem,
                           const PlanContext& context, const std::string& config) {
-  return config_refusal(kernel, problem, context, config);
+  return config_refusal(variant, problem, context, config);
 }
 
-std::string refuse_config(const Kernel& kernel, const BackwardProblem& problem,
+std::string refuse_config(const Variant& variant, const BackwardProblem& problem,
                           const PlanContext& context, const std::string& config) {
-  return config_refusal(kernel, problem, context, config);
+  return config_refusal(variant, problem, context, config);
 }
 
 }  // namespace flashcore

@@ -17,8 +17,8 @@
 #include "plan/call.hpp"
 #include "plan/device.hpp"
 #include "plan/explain_for.hpp"
-#include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/plan_checks.hpp"
 #include "plan/table.hpp"
 #include "plan/tuned_choice.hpp"
@@ -112,16 +112,6 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
 
 namespace {
 
-// "NAME" or "NAME:CONFIG".
-struct AskedKernel {
-  std::string name, config;
-};
-
-AskedKernel asked_kernel(const std::string& text) {
-  const size_t colon = std::min(text.find(':'), text.size());
-  return {text.substr(0, colon), colon < text.size() ? text.substr(colon + 1) : ""};
-}
-
 // The environment variable forces a kernel only if the program leaves the choice open. A program
 // that names a kernel (the gates name the reference) gets that one. One variable serves the forward
 // and the backward pass: a kernel that has only the other pass leaves the choice open.
@@ -130,70 +120,76 @@ std::string forced_kernel(const PlanOptions& options, const AnyProblem& problem)
   if (!options.kernel.empty()) return options.kernel;
   const char* const forced = std::getenv("FLASHCORE_KERNEL");
   if (forced == nullptr) return "";
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.name == asked_kernel(forced).name && !computes(kernel, problem)) return "";
+  const std::string name = asked_name(forced).name;
+  bool is_known = false;
+  for (const Variant& variant : variants()) {
+    if (variant.name != name && kernel_part(variant.name) != name) continue;
+    if (computes(variant, problem)) return forced;
+    is_known = true;
   }
-  return forced;
+  return is_known ? "" : forced;
 }
 
-Result<ForwardPass> pass_of(const Kernel& kernel, const ForwardProblem& problem,
+Result<ForwardPass> pass_of(const Variant& variant, const ForwardProblem& problem,
                             const PlanContext& context) {
-  Result<PlannedKernel> planned = kernel.plan(problem, context);
+  Result<PlannedKernel> planned = variant.plan(problem, context);
   if (!planned.ok()) return planned.status();
   return ForwardPass{problem, std::move(*planned)};
 }
 
-Result<BackwardPass> pass_of(const Kernel& kernel, const BackwardProblem& problem,
+Result<BackwardPass> pass_of(const Variant& variant, const BackwardProblem& problem,
                              const PlanContext& context) {
-  Result<PlannedBackward> planned = kernel.backward.plan(problem, context);
+  Result<PlannedBackward> planned = variant.backward.plan(problem, context);
   if (!planned.ok()) return planned.status();
   return BackwardPass{problem, std::move(*planned)};
 }
 
-PlanContext with_config(PlanContext context, std::string config) {
+PlanContext in_config(PlanContext context, std::string config) {
   context.config = std::move(config);
   return context;
 }
 
 template <class AnyProblem>
-Result<Plan> plan_with(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context,
-                       std::string reason) {
-  auto pass = pass_of(kernel, problem, context);
+Result<Plan> plan_with(const Variant& variant, const AnyProblem& problem,
+                       const PlanContext& context, std::string reason) {
+  auto pass = pass_of(variant, problem, context);
   if (!pass.ok()) return pass.status();
   auto impl = std::make_shared<Plan::Impl>();
   impl->device = context.device.device;
-  impl->kernel = kernel.name;
+  impl->kernel = variant.name;
   impl->reason = std::move(reason);
-  if (const std::string note = own_note(kernel, problem, context); !note.empty()) {
+  if (const std::string note = inner_note(variant, problem, context); !note.empty()) {
     impl->reason += "; " + note;
   }
   impl->pass = std::move(*pass);
   return Plan(std::move(impl));
 }
 
-template <class AnyProblem>
-Result<Plan> plan_forced(const std::string& asked, const AnyProblem& problem,
-                         const PlanContext& context) {
-  const auto [name, config] = asked_kernel(asked);
-  std::string known;
+// The names of a device's kernels.
+std::string names_on(DeviceKind device) {
+  std::string names;
   for (const Kernel& kernel : kernels()) {
-    if (!runs_on(kernel, context.device.device.kind)) continue;
-    if (kernel.name != name) {
-      known += known.empty() ? kernel.name : ", " + kernel.name;
-      continue;
-    }
-    const std::string refusal = refusal_of(kernel, problem, context);
-    if (!refusal.empty()) return unsupported("kernel {}: {}", name, refusal);
-    if (config.empty()) return plan_with(kernel, problem, context, "it was asked for by name");
-    const std::string objection = refuse_config(kernel, problem, context, config);
-    if (!objection.empty()) return invalid("kernel {}: {}", name, objection);
-    return plan_with(kernel, problem, with_config(context, config),
-                     fmt::format("it was asked for by name, with {}", config));
+    if (!runs_on(kernel.variants.front(), device)) continue;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", kernel.name);
   }
-  if (const std::string_view now = present_name(name); !now.empty()) {
-    return invalid("kernel: is '{}', a former name, wanted {}", name, now);
+  return names;
+}
+
+template <class AnyProblem>
+Result<Plan> plan_forced(const std::string& text, const AnyProblem& problem,
+                         const PlanContext& context) {
+  const auto [variant, config] = asked_for(text, problem, context);
+  if (variant == nullptr) {
+    return invalid("kernel: is '{}', wanted one of this device's: {}", asked_name(text).name,
+                   names_on(context.device.device.kind));
   }
-  return invalid("kernel: is '{}', wanted one of this device's: {}", name, known);
+  const std::string refusal = refusal_of(*variant, problem, context);
+  if (!refusal.empty()) return unsupported("kernel {}: {}", variant->name, refusal);
+  if (config.empty()) return plan_with(*variant, problem, context, "it was asked for by name");
+  const std::string objection = refuse_config(*variant, problem, context, config);
+  if (!objection.empty()) return invalid("kernel {}: {}", variant->name, objection);
+  return plan_with(*variant, problem, in_config(context, config),
+                   fmt::format("it was asked for by name, with {}", config));
 }
 
 template <class AnyProblem>
@@ -208,7 +204,7 @@ Result<Plan> plan_resolved(const Result<AnyProblem>& resolved, const PlanOptions
   if (choice.kernel == nullptr) {
     return unsupported("problem: no kernel of this device computes it ({})", choice.reason);
   }
-  return plan_with(*choice.kernel, *resolved, with_config(*context, std::move(choice.config)),
+  return plan_with(*choice.kernel, *resolved, in_config(*context, std::move(choice.config)),
                    std::move(choice.reason));
 }
 
@@ -251,16 +247,17 @@ Result<ExplainedFor> explain_on(const DeviceInfo& gpu, const Result<AnyProblem>&
   ExplainedFor explained{.verdicts = std::move(choice.verdicts),
                          .kernel = choice.kernel == nullptr ? "" : choice.kernel->name,
                          .reason = std::move(choice.reason)};
-  const std::string forced = asked_kernel(forced_kernel(options, *resolved)).name;
+  const std::string forced = forced_kernel(options, *resolved);
   if (forced.empty()) return explained;
-  const auto asked = std::find_if(explained.verdicts.begin(), explained.verdicts.end(),
-                                  [&](const KernelVerdict& one) { return one.kernel == forced; });
-  if (asked == explained.verdicts.end()) {
-    return invalid("kernel: is '{}', wanted one of those for {}", forced, gpu.name);
+  const Variant* const asked = asked_for(forced, *resolved, *context).variant;
+  if (asked == nullptr) {
+    return invalid("kernel: is '{}', wanted one of those for {}", asked_name(forced).name,
+                   gpu.name);
   }
-  explained.kernel = asked->refusal.empty() ? forced : "";
-  explained.reason = asked->refusal.empty() ? "it was asked for by name"
-                                            : fmt::format("kernel {}: {}", forced, asked->refusal);
+  const std::string refusal = refusal_of(*asked, *resolved, *context);
+  explained.kernel = refusal.empty() ? asked->name : "";
+  explained.reason = refusal.empty() ? "it was asked for by name"
+                                     : fmt::format("kernel {}: {}", asked->name, refusal);
   return explained;
 }
 

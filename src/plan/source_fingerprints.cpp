@@ -14,16 +14,17 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::string_view source_fingerprint(const Kernel& kernel) {
-  const std::string_view name = kernel.sources.empty() ? kernel.name : kernel.sources;
+std::string_view source_fingerprint(const Variant& variant) {
+  const std::string_view name =
+      variant.sources.empty() ? kernel_part(variant.name) : variant.sources;
   for (const Entry& entry : kEntries) {
     if (entry.kernel == name) return entry.fingerprint;
   }
   return {};
 }
 
-std::string_view compiler_of(const Kernel& kernel) {
-  return kernel.device == DeviceKind::cpu ? build::kCompiler : build::kCudaCompiler;
+std::string_view compiler_of(const Variant& variant) {
+  return variant.device == DeviceKind::cpu ? build::kCompiler : build::kCudaCompiler;
 }
 
 }  // namespace flashcore

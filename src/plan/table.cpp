@@ -36,7 +36,7 @@ BackwardKernel reference_backward(std::function<DType(const ForwardProblem&)> in
 
 constexpr Features kOfF64 = {Feature::lse_of_f64, Feature::d_lse_of_f64, Feature::gradients_of_f64};
 
-Kernel cpu_simd() {
+Variant cpu_simd() {
   return {.name = "cpu_simd",
           .device = DeviceKind::cpu,
           .automatic = true,
@@ -57,7 +57,7 @@ Kernel cpu_simd() {
                        .candidates = cpu::backward_candidates}};
 }
 
-Kernel reference() {
+Variant reference() {
   return {.name = "reference",
           .device = DeviceKind::cpu,
           .automatic = true,
@@ -70,7 +70,7 @@ Kernel reference() {
 }
 
 // The baseline of the gates; never chosen automatically. It rounds scores and probabilities to the inputs' type.
-Kernel naive() {
+Variant naive() {
   return {.name = "naive",
           .device = DeviceKind::cpu,
           .automatic = false,
@@ -84,9 +84,9 @@ Kernel naive() {
 
 }  // namespace
 
-const std::vector<Kernel>& kernels() {
-  static const std::vector<Kernel> table = [] {
-    std::vector<Kernel> all = cuda_kernels();
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> table = [] {
+    std::vector<Variant> all = cuda_variants();
     all.push_back(cpu_simd());
     all.push_back(reference());
     all.push_back(naive());

@@ -4,13 +4,20 @@
 // to add a row.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "kernel/kernel.hpp"
 
 namespace flashcore {
 
-// Best first.
-const std::vector<Kernel>& kernels();
+// The variants of all kernels, in the order of choice. The variants of a kernel follow each other.
+const std::vector<Variant>& variants();
+
+// The kernels: rows of the table.
+std::vector<Kernel> kernels();
+
+// Null where none has this name.
+const Variant* find_variant(std::string_view name);
 
 }  // namespace flashcore

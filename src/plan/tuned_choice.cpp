@@ -13,6 +13,7 @@
 
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/source_fingerprints.hpp"
 #include "plan/table.hpp"
 
@@ -60,14 +61,12 @@ std::string path_for(const TunedDevice& device, const std::string& asked) {
   return std::filesystem::is_directory(asked, ignored) ? asked + "/" + file_name(device) : asked;
 }
 
-const Kernel* kernel_called(std::string_view name) {
-  const auto found = std::find_if(kernels().begin(), kernels().end(),
-                                  [&](const Kernel& kernel) { return kernel.name == name; });
-  return found == kernels().end() ? nullptr : &*found;
+const Variant* variant_of(const TunedEntry& entry) {
+  return find_variant(present_name(entry.kernel));
 }
 
 bool has_current_source(const TunedEntry& entry) {
-  const Kernel* const kernel = kernel_called(entry.kernel);
+  const Variant* const kernel = variant_of(entry);
   return kernel != nullptr && entry.fingerprint == source_fingerprint(*kernel);
 }
 
@@ -150,15 +149,11 @@ Tables& tables() {
   return *all;
 }
 
-std::string with_config(std::string_view kernel, std::string_view config) {
-  return config.empty() ? std::string(kernel) : fmt::format("{}:{}", kernel, config);
-}
-
 // Why an entry is not used for the problem, or empty.
 template <class AnyProblem>
 std::string objection(const TunedEntry& entry, const AnyProblem& problem,
-                      const PlanContext& context, const Kernel& standing) {
-  const Kernel* const kernel = kernel_called(entry.kernel);
+                      const PlanContext& context, const Variant& standing) {
+  const Variant* const kernel = variant_of(entry);
   if (kernel == nullptr || !runs_on(*kernel, context.device.device.kind))
     return "this build has no such kernel";
   if (!kernel->automatic && !kernel->tunable) return "it runs only when asked for by name";
@@ -167,8 +162,7 @@ std::string objection(const TunedEntry& entry, const AnyProblem& problem,
     return "it does not compute this problem: " + refusal;
   }
   if (std::string why = by_name_alone(*kernel, problem); !why.empty()) return why;
-  const std::string_view before =
-      std::string_view(entry.default_kernel).substr(0, entry.default_kernel.find(':'));
+  const std::string before = asked_name(entry.default_kernel).name;
   if (!entry.is_default && standing.name != before && &standing != kernel) {
     return fmt::format("that was ahead of {}, and the default is {} now", before, standing.name);
   }
@@ -178,7 +172,7 @@ std::string objection(const TunedEntry& entry, const AnyProblem& problem,
 
 template <class AnyProblem>
 TunedChoice choice_of(const AnyProblem& problem, const PlanContext& context,
-                      const Kernel& standing) {
+                      const Variant& standing) {
   TunedChoice choice;
   // A simulated GPU has the name of one that is not.
   if (context.device.device.kind == DeviceKind::sim || context.device.name.empty()) return choice;
@@ -189,22 +183,22 @@ TunedChoice choice_of(const AnyProblem& problem, const PlanContext& context,
   if (at == found->by_key.end()) return choice;
   const TunedEntry& entry = *at->second.entry;
   const std::string_view place = at->second.place;
-  choice.named = entry.kernel;
-  const std::string name = with_config(entry.kernel, entry.config);
+  choice.named = present_name(entry.kernel);
+  const std::string name = with_config(choice.named, entry.config);
   if (const std::string why = objection(entry, problem, context, standing); !why.empty()) {
     choice.reason = fmt::format("the tuning table {} names {}, but {}: not used",
                                 found->source.place, name, why);
     return choice;
   }
-  const Kernel& kernel = *kernel_called(entry.kernel);
+  const Variant& kernel = *variant_of(entry);
   const std::string when = entry.measured.empty() ? "" : " on " + entry.measured;
   std::string said;
   if (!entry.is_default) {
     choice.kernel = &kernel;
     choice.config = entry.config;
     const double gain = entry.us > 0 ? 100 * (entry.default_us / entry.us - 1) : 0;
-    said = fmt::format("{} was {:.0f}% ahead of {}, measured{}", name, gain, entry.default_kernel,
-                       when);
+    said = fmt::format("{} was {:.0f}% ahead of {}, measured{}", name, gain,
+                       present_name(entry.default_kernel), when);
   } else if (&kernel == &standing) {
     said = fmt::format("none was ahead of {} by more than 2% and noise, measured{}", name, when);
   } else {
@@ -220,12 +214,12 @@ TunedChoice choice_of(const AnyProblem& problem, const PlanContext& context,
 }  // namespace
 
 TunedChoice tuned_choice(const ForwardProblem& problem, const PlanContext& context,
-                         const Kernel& standing) {
+                         const Variant& standing) {
   return choice_of(problem, context, standing);
 }
 
 TunedChoice tuned_choice(const BackwardProblem& problem, const PlanContext& context,
-                         const Kernel& standing) {
+                         const Variant& standing) {
   return choice_of(problem, context, standing);
 }
 
@@ -243,7 +237,7 @@ std::string tuning_path(const DeviceInfo& device) {
 }
 
 bool is_current(const TunedEntry& entry) {
-  return has_current_source(entry) && entry.compiler == compiler_of(*kernel_called(entry.kernel));
+  return has_current_source(entry) && entry.compiler == compiler_of(*variant_of(entry));
 }
 
 void reload_tuning() { tables().forget(); }

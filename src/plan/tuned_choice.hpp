@@ -14,7 +14,7 @@
 namespace flashcore {
 
 struct TunedChoice {
-  const Kernel* kernel = nullptr;  // null: the table does not decide
+  const Variant* kernel = nullptr;  // null: the table does not decide
   std::string config;
   std::string named;  // the kernel that the entry names, also where it does not decide
   std::string
@@ -23,9 +23,9 @@ struct TunedChoice {
 
 // `standing`: what would run without a table.
 TunedChoice tuned_choice(const ForwardProblem& problem, const PlanContext& context,
-                         const Kernel& standing);
+                         const Variant& standing);
 TunedChoice tuned_choice(const BackwardProblem& problem, const PlanContext& context,
-                         const Kernel& standing);
+                         const Variant& standing);
 
 // Of a device, for people: where its table is from, and what was wrong with the one looked for.
 struct TuningSource {

@@ -496,9 +496,9 @@ TEST(Environment, ForcesAKernelButNotTheReference) {
   EXPECT_GT(result["check"]["relative_error"], 1e-6);
 }
 
-TEST(Environment, AndOptionsRefuseAFormerNameWithTheNewOne) {
+TEST(Environment, AndOptionsReadAFormerNameAsTheNewOne) {
   constexpr const char* kSentence =
-      "kernel: is 'forward_sm90', a former name, wanted forward_sm90_throughput";
+      "kernel: is 'forward_sm90_throughput', wanted one of this device's: cpu_simd";
   expect_refused(small_with({"--kernel", "forward_sm90"}), 2, kSentence);
   const Outcome outcome = flashcore_command(small_with({}), {"FLASHCORE_KERNEL=forward_sm90"});
   EXPECT_EQ(outcome.exit_code, 2);

@@ -35,7 +35,7 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
 // The kernels to test: all that must pass the gates, so not the naive baseline.
 std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device == DeviceKind::cpu && kernel.name != "naive") names.push_back(kernel.name);
   }
   return names;

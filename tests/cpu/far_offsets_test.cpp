@@ -131,7 +131,7 @@ void compare(const std::string& kernel, DType dtype, size_t far, int64_t step) {
 }
 
 TEST(FarOffsets, EveryCpuKernelAndDimension) {
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device != DeviceKind::cpu) continue;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (size_t far = 0; far < 4; ++far) {

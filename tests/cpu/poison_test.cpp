@@ -186,7 +186,7 @@ TEST(Poison, StaysWhereItIsAttended) {
     }
     const Attendance who(original);
     const std::string target = targets.use(seed);
-    for (const Kernel& kernel : kernels()) {
+    for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cpu || kernel.name == "naive") continue;
       SCOPED_TRACE(fmt::format("kernel {} {} seed {}: {}", kernel.name, target, seed,
                                bench::describe(original.problem)));
@@ -217,7 +217,7 @@ TEST(Poison, OfAValueShowsThroughDropout) {
     problem.dropout_p = seed % 2 == 0 ? 1.0f : 0.5f;
     const HostProblem original = bench::make_host_problem(problem, seed);
     const std::string target = targets.use(seed);
-    for (const Kernel& kernel : kernels()) {
+    for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cpu || kernel.name == "naive") continue;
       SCOPED_TRACE(fmt::format("kernel {} {} seed {}", kernel.name, target, seed));
       HostProblem dirty = original;

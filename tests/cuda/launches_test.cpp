@@ -75,11 +75,11 @@ void run(const Planned& planned, size_t offset, Launched& launched) {
   }
 }
 
-Result<PlannedKernel> plan(const Kernel& kernel, const ForwardProblem& p,
+Result<PlannedKernel> plan(const Variant& kernel, const ForwardProblem& p,
                            const PlanContext& context) {
   return kernel.plan(p, context);
 }
-Result<PlannedBackward> plan(const Kernel& kernel, const BackwardProblem& p,
+Result<PlannedBackward> plan(const Variant& kernel, const BackwardProblem& p,
                              const PlanContext& context) {
   return kernel.backward.plan(p, context);
 }

@@ -23,9 +23,9 @@
 #include "kernel/device_code.hpp"
 #include "plan/device.hpp"
 #include "plan/explain_for.hpp"
-#include "plan/former_names.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "plan/tuning_plans.hpp"
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
@@ -103,7 +103,7 @@ class StandIn : public testing::Test {
   void for_all_plans(const fake::Gpu& gpu, const Body& body) {
     fake::use(gpu);
     int plans = 0;
-    for (const Kernel& kernel : kernels()) {
+    for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cuda) continue;
       for (const Problem& problem : problems()) {
         const Result<ForwardProblem> p = resolve(problem);
@@ -127,23 +127,10 @@ class StandIn : public testing::Test {
   }
 };
 
-// ---- names
-
-TEST_F(StandIn, FormerNamesAreNoKernelsAndThoseInTheirPlaceAre) {
-  const auto is_kernel = [](std::string_view name) {
-    return std::any_of(kernels().begin(), kernels().end(),
-                       [&](const Kernel& kernel) { return kernel.name == name; });
-  };
-  for (const auto& [former, now] : kFormerNames) {
-    EXPECT_FALSE(is_kernel(former)) << former;
-    EXPECT_TRUE(is_kernel(now)) << now;
-  }
-}
-
 // ---- which GPU is current
 
 TEST_F(StandIn, ARunOnOneGpuGivesNoOtherAContext) {
-  for_all_plans(kHopper, [](const Kernel& kernel, const PlannedKernel& planned) {
+  for_all_plans(kHopper, [](const Variant& kernel, const PlannedKernel& planned) {
     ASSERT_TRUE(run(planned).ok()) << kernel.name;
     EXPECT_TRUE(fake::has_context(1)) << kernel.name;
     EXPECT_FALSE(fake::has_context(0)) << kernel.name << ", on GPU 1";
@@ -153,7 +140,7 @@ TEST_F(StandIn, ARunOnOneGpuGivesNoOtherAContext) {
 
 TEST_F(StandIn, AGpuInUseIsCurrentAgainAfterwards) {
   fake::give_context(0);
-  for_all_plans(kHopper, [](const Kernel& kernel, const PlannedKernel& planned) {
+  for_all_plans(kHopper, [](const Variant& kernel, const PlannedKernel& planned) {
     EXPECT_EQ(fake::current_device(), 0) << kernel.name << ", after planning";
     ASSERT_TRUE(run(planned).ok()) << kernel.name;
     EXPECT_EQ(fake::current_device(), 0) << kernel.name;
@@ -174,7 +161,7 @@ TEST_F(StandIn, WhereTheDriverCannotBeAskedTheGpuBeforeIsCurrentAgain) {
 TEST_F(StandIn, TheCallerFindsItsOwnErrorAndALaunchItsOwn) {
   fake::give_context(0);
   static constexpr int kCallers = cudaErrorMisalignedAddress;
-  for_all_plans(kHopper, [](const Kernel& kernel, const PlannedKernel& planned) {
+  for_all_plans(kHopper, [](const Variant& kernel, const PlannedKernel& planned) {
     fake::set_last_error(kCallers);
     EXPECT_TRUE(run(planned).ok()) << kernel.name;
     EXPECT_EQ(fake::last_error(), kCallers) << kernel.name;
@@ -220,7 +207,7 @@ TEST_F(StandIn, ALookUpInTheDriverThatFailedIsMadeAgain) {
 
 TEST_F(StandIn, KernelsAreLoadedWhenPlanning) {
   for (const fake::Gpu& gpu : {kAmpere, kHopper}) {
-    for_all_plans(gpu, [](const Kernel& kernel, const PlannedKernel& planned) {
+    for_all_plans(gpu, [](const Variant& kernel, const PlannedKernel& planned) {
       if (!kernel.name.starts_with("forward_") && !kernel.name.starts_with("decode_")) {
         return;  // rungs load in their launches
       }
@@ -239,7 +226,7 @@ TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
   if (!fake::kClearsPadding) GTEST_SKIP() << "this compiler cannot clear padding";
   fake::use(kHopper);
   int looked_at = 0;
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device != DeviceKind::cuda) continue;
     for (const Problem& problem : problems()) {
       const Result<ForwardProblem> p = resolve(problem);
@@ -302,12 +289,12 @@ TEST(UniqueName, NoTwoAreAlike) {
   }
 }
 
-// ---- forward_fp8_converted: a plan within a plan
+// ---- forward_converted:fp8: a plan within a plan
 
 PlanOptions converted_options() {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
-  options.kernel = "forward_fp8_converted";
+  options.kernel = "forward_converted:fp8";
   return options;
 }
 
@@ -322,7 +309,7 @@ TEST_F(StandIn, AConversionSaysWhichKernelItRuns) {
   const Result<std::vector<KernelVerdict>> all = explain(problem, options);
   ASSERT_TRUE(all.ok());
   const auto found = std::find_if(all->begin(), all->end(), [](const KernelVerdict& one) {
-    return one.kernel == "forward_fp8_converted";
+    return one.kernel == "forward_converted:fp8";
   });
   ASSERT_NE(found, all->end());
   EXPECT_EQ(found->refusal, "");
@@ -341,18 +328,19 @@ TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
     return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
   };
   EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e4m3), "forward_fp8_sm90");
-  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e5m2), "forward_sm80_fp8");
-  EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e5m2), "forward_fp8_converted");
-  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e4m3), "forward_fp8_converted");
+  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e5m2), "forward_sm80_throughput:fp8");
+  EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e5m2), "forward_converted:fp8");
+  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e4m3), "forward_converted:fp8");
   // Each of the others says why it is not.
   Problem problem = dense(DType::f8e4m3, 2048, 2048);
   problem.v.dtype = DType::f8e5m2;
   const Result<std::vector<KernelVerdict>> all = explain(problem, options);
   ASSERT_TRUE(all.ok()) << all.status().message();
   for (const KernelVerdict& one : *all) {
-    if (one.kernel == "forward_fp8_converted") {
+    if (one.kernel == "forward_converted:fp8") {
       EXPECT_EQ(one.refusal, "");
-    } else if (one.kernel.starts_with("forward_fp8_sm90") || one.kernel == "forward_sm80_fp8") {
+    } else if (one.kernel.starts_with("forward_fp8_sm90") ||
+               one.kernel == "forward_sm80_throughput:fp8") {
       EXPECT_EQ(one.refusal, "v: dtype is f8e5m2, wanted k's f8e4m3") << one.kernel;
     } else {
       EXPECT_NE(one.refusal, "") << one.kernel;
@@ -387,29 +375,30 @@ TEST_F(StandIn, LongWideFp8RowsAreConverted) {
     const Result<Plan> plan = make_plan(problem, options);
     return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
   };
-  EXPECT_EQ(chosen(), "forward_fp8_converted");
+  EXPECT_EQ(chosen(), "forward_converted:fp8");
   const Result<std::vector<KernelVerdict>> all = explain(problem, options);
   ASSERT_TRUE(all.ok()) << all.status().message();
   for (const KernelVerdict& one : *all) {
-    if (one.kernel != "forward_fp8_sm90_options" && one.kernel != "forward_sm80_fp8") continue;
+    if (one.kernel != "forward_fp8_sm90:options" && one.kernel != "forward_sm80_throughput:fp8")
+      continue;
     EXPECT_THAT(one.declines, HasSubstr("a conversion to bf16 is faster")) << one.kernel;
   }
   problem.causal = true;
-  EXPECT_EQ(chosen(), "forward_fp8_converted");
+  EXPECT_EQ(chosen(), "forward_converted:fp8");
   for (const DType dtype : {DType::f16, DType::f32}) {
     problem.o.dtype = dtype;
-    EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
+    EXPECT_EQ(chosen(), "forward_fp8_sm90:options");
   }
   problem = dense(DType::f8e4m3, 16384, 16384, 256);
   problem.o.dtype = DType::bf16;
   problem.softcap = 30;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
+  EXPECT_EQ(chosen(), "forward_fp8_sm90:options");
   problem = dense(DType::f8e4m3, 8192, 8192, 256);
   problem.o.dtype = DType::bf16;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
+  EXPECT_EQ(chosen(), "forward_fp8_sm90:options");
   problem = dense(DType::f8e4m3, 16384, 16384);
   problem.o.dtype = DType::bf16;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90_three");
+  EXPECT_EQ(chosen(), "forward_fp8_sm90:192x64");
 }
 
 // Every V stored transposed has a kernel: one that reads it so, or one that reads V in rows.
@@ -426,21 +415,21 @@ TEST_F(StandIn, AVStoredTransposedHasAKernelOfTheChoice) {
   const auto reason = [&] {
     plan = make_plan(problem, options);
     if (!plan.ok()) return plan.status().message();
-    EXPECT_EQ(plan->kernel(), "forward_fp8_v_rows");
+    EXPECT_EQ(plan->kernel(), "forward_converted:v_rows");
     EXPECT_GE(plan->workspace_bytes(), size_t{2} * 8 * 2048 * 128);
     return std::string(plan->reason());
   };
   problem.softcap = 30;
-  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_fp8_sm90_options"));
+  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_fp8_sm90:options"));
   problem.dropout_p = 0.5F;
-  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_sm80_fp8"));
+  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_sm80_throughput:fp8"));
   problem.v.dtype = DType::f8e5m2;
-  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_fp8_converted"));
+  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_converted:fp8"));
   problem.q.dtype = problem.o.dtype = DType::f16;
   problem.q_scale.reset();
   problem.v.dtype = DType::f8e4m3;
   // What no kernel computes is refused in the words of the one that computes most.
-  EXPECT_THAT(reason(), HasSubstr("forward_fp8_v_rows: dropout_p: is 0.5, wanted 0"));
+  EXPECT_THAT(reason(), HasSubstr("forward_converted:v_rows: dropout_p: is 0.5, wanted 0"));
   problem.dropout_p = 0;
   EXPECT_THAT(reason(), HasSubstr("V in rows by decode_sm80"));
 }
@@ -536,7 +525,7 @@ TEST_F(StandIn, EveryCandidateIsPlanned) {
         const Result<Plan> plan = make_plan(problem, options);
         EXPECT_TRUE(plan.ok()) << plan.status().message();
         if (name.find(':') != std::string::npos) configs.insert(name);
-        options.kernel = name.substr(0, name.find(':')) + ":none";
+        options.kernel = asked_name(name).name + ":none";
         EXPECT_THAT(make_plan(problem, options).status().message(), HasSubstr("config is 'none'"));
       }
       options.kernel.clear();

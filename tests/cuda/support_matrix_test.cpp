@@ -273,7 +273,7 @@ template <class AnyProblem>
 std::string chosen(const Result<AnyProblem>& resolved, const PlanContext& context) {
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
   if (!resolved.ok()) return "?";
-  const Kernel* const kernel = choose_kernel(*resolved, context).kernel;
+  const Variant* const kernel = choose_kernel(*resolved, context).kernel;
   return kernel == nullptr ? "-" : fmt::format("`{}`", kernel->name);
 }
 

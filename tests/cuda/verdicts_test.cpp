@@ -1,4 +1,4 @@
-// Which of 100,000 random problems each kernel of the table computes, on GPUs of several generations: how many, and
+// Which of 100,000 random problems each variant of the table computes, on GPUs of several generations: how many, and
 // a digest of every answer. What changes here changes what the library computes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 
 #include "plan/device.hpp"
 #include "plan/kernel_choice.hpp"
+#include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "tests/cuda/random_passes.hpp"
 
@@ -25,9 +26,16 @@ constexpr int kProblems = 100000;
 struct Answers {
   int64_t asked = 0, computes = 0, declines = 0;
   uint64_t digest = 0xCBF29CE484222325u, declined = 0xCBF29CE484222325u;  // FNV-1a
-};
 
-void add(uint64_t& digest, bool bit) { digest = (digest ^ (bit ? 1u : 0u)) * 0x100000001B3u; }
+  void add(bool computed, bool left) {
+    const auto add = [](uint64_t& to, bool bit) { to = (to ^ (bit ? 1u : 0u)) * 0x100000001B3u; };
+    ++asked;
+    computes += computed ? 1 : 0;
+    declines += left ? 1 : 0;
+    add(digest, computed);
+    add(declined, left);
+  }
+};
 
 class Verdicts {
  public:
@@ -35,17 +43,19 @@ class Verdicts {
   void ask(const AnyProblem& p, bool batch_invariant, bool hostile) {
     const bool backward = !std::is_same_v<AnyProblem, ForwardProblem>;
     for (const PlanContext& context : contexts(batch_invariant)) {
-      for (const Kernel& kernel : kernels()) {
-        if (!runs_on(kernel, context.device.device.kind) || !computes(kernel, p)) continue;
-        if (hostile && kernel.name == "cpu_simd") continue;
-        Answers& answers = answers_[kernel.name + (backward ? ", backward" : "")];
-        const KernelVerdict verdict = verdict_of(kernel, p, context);
+      for (const Variant& variant : variants()) {
+        if (!runs_on(variant, context.device.device.kind) || !flashcore::computes(variant, p))
+          continue;
+        if (hostile && variant.name == "cpu_simd") continue;
+        const KernelVerdict verdict = verdict_of(variant, p, context);
         const bool computes = verdict.refusal.empty();
-        ++answers.asked;
-        answers.computes += computes ? 1 : 0;
-        answers.declines += verdict.declines.empty() ? 0 : 1;
-        add(answers.digest, computes);
-        add(answers.declined, !verdict.declines.empty());
+        answers_[variant.name + (backward ? ", backward" : "")].add(computes,
+                                                                    !verdict.declines.empty());
+        if (variant.name != "forward_sm90_throughput") continue;
+        for (const std::string config : {"192x128", "64x128", "64x64"}) {
+          answers_[with_config(variant.name, config)].add(
+              computes && refuse_config(variant, p, context, config).empty(), false);
+        }
       }
     }
   }
@@ -69,7 +79,7 @@ std::string table_of(const Verdicts& verdicts, bool with_declines) {
   std::string text;
   for (const auto& [name, one] : verdicts.answers()) {
     text +=
-        fmt::format("{:<36} {:>7} of {:>7}  {:016x}", name, one.computes, one.asked, one.digest);
+        fmt::format("{:<38} {:>7} of {:>7}  {:016x}", name, one.computes, one.asked, one.digest);
     if (with_declines) text += fmt::format("  declines {:>7}  {:016x}", one.declines, one.declined);
     text += '\n';
   }
@@ -77,45 +87,45 @@ std::string table_of(const Verdicts& verdicts, bool with_declines) {
 }
 
 constexpr std::string_view kWanted =
-    R"(00_unfused                              4256 of  546189  c40ca183e520a6af
-12_mma_sync                             4256 of  546189  c40ca183e520a6af
-13_fp8_stage_c                           152 of  546189  0ea20af2755d414f
-14_fp8_native                             76 of  546189  bd0a61d66b41f9ff
-15_wgmma_tma                             996 of  546189  8c3e6f409dc2b391
-backward_sm80, backward               101316 of  153811  1ac4c5f973be5a37
-backward_sm90, backward                 3588 of  153811  11396416328db2d5
-backward_sm90_split, backward           2072 of  153811  2a0716536fcd3fc7
-backward_sm90_wide, backward             778 of  153811  4cf26586841a7b3b
-cpu_simd                               68192 of   69759  f5f668e78c21c5ad
-cpu_simd, backward                     17554 of   20451  32316ef55adf4987
-decode_sm80                           198174 of  546189  c527b4ef64314755
-decode_sm90                             9942 of  546189  c2d00d2a94064b8b
-forward_fp8_converted                  78366 of  546189  4db2c2487748350d
-forward_fp8_sm89                        6836 of  546189  830f0f6b4b78754f
-forward_fp8_sm89_precise                6836 of  546189  830f0f6b4b78754f
-forward_fp8_sm90                        2371 of  546189  e62a32f3b3223934
-forward_fp8_sm90_options                3672 of  546189  5931bf3bac21615b
-forward_fp8_sm90_precise                2371 of  546189  e62a32f3b3223934
-forward_fp8_sm90_three                  1187 of  546189  4d0033573e474dd0
-forward_fp8_v_rows                     21366 of  546189  d2688882226728cd
-forward_sm80_dropout_state              8418 of  546189  f63a5a6be5c25d35
-forward_sm80_f32                       10914 of  546189  4d830ae226353029
-forward_sm80_fp8                       79944 of  546189  c6daa836a367fd3b
-forward_sm80_latency                   40842 of  546189  350656a1759e7a61
-forward_sm80_paged                     18582 of  546189  f3875e219f526a41
-forward_sm80_split_kv                 141792 of  546189  5ea95ce9e5310cc3
-forward_sm80_throughput               131520 of  546189  c6757a5a60ab98f3
-forward_sm90_192x128                    3325 of  546189  00011ae902b6e94a
-forward_sm90_64x128                     3325 of  546189  00011ae902b6e94a
-forward_sm90_64x64                      3325 of  546189  00011ae902b6e94a
-forward_sm90_latency                    6208 of  546189  3cfdd58e306cb565
-forward_sm90_latency_wide               6208 of  546189  3cfdd58e306cb565
-forward_sm90_paged                      1082 of  546189  1bf5db85032abe8d
-forward_sm90_throughput                 9674 of  546189  09f6aaefa6f1c7e9
-naive                                  49758 of   78027  6d2bc1bd54b0a20f
-naive, backward                        21973 of   21973  37595b2b3b438e78
-reference                              78027 of   78027  895cc1605b038e7a
-reference, backward                    21973 of   21973  37595b2b3b438e78
+    R"(00_unfused                                4256 of  546189  c40ca183e520a6af
+12_mma_sync                               4256 of  546189  c40ca183e520a6af
+13_fp8_stage_c                             152 of  546189  0ea20af2755d414f
+14_fp8_native                               76 of  546189  bd0a61d66b41f9ff
+15_wgmma_tma                               996 of  546189  8c3e6f409dc2b391
+backward_sm80, backward                 101316 of  153811  1ac4c5f973be5a37
+backward_sm90, backward                   3588 of  153811  11396416328db2d5
+backward_sm90:split, backward             2072 of  153811  2a0716536fcd3fc7
+backward_sm90:wide, backward               778 of  153811  4cf26586841a7b3b
+cpu_simd                                 68192 of   69759  f5f668e78c21c5ad
+cpu_simd, backward                       17554 of   20451  32316ef55adf4987
+decode_sm80                             198174 of  546189  c527b4ef64314755
+decode_sm90                               9942 of  546189  c2d00d2a94064b8b
+forward_converted:fp8                    78366 of  546189  4db2c2487748350d
+forward_converted:v_rows                 21366 of  546189  d2688882226728cd
+forward_fp8_sm89                          6836 of  546189  830f0f6b4b78754f
+forward_fp8_sm89:precise                  6836 of  546189  830f0f6b4b78754f
+forward_fp8_sm90                          2371 of  546189  e62a32f3b3223934
+forward_fp8_sm90:192x64                   1187 of  546189  4d0033573e474dd0
+forward_fp8_sm90:options                  3672 of  546189  5931bf3bac21615b
+forward_fp8_sm90:precise                  2371 of  546189  e62a32f3b3223934
+forward_sm80_latency                     40842 of  546189  350656a1759e7a61
+forward_sm80_throughput                 131520 of  546189  c6757a5a60ab98f3
+forward_sm80_throughput:dropout_state     8418 of  546189  f63a5a6be5c25d35
+forward_sm80_throughput:f32              10914 of  546189  4d830ae226353029
+forward_sm80_throughput:fp8              79944 of  546189  c6daa836a367fd3b
+forward_sm80_throughput:paged            18582 of  546189  f3875e219f526a41
+forward_sm80_throughput:split_kv        141792 of  546189  5ea95ce9e5310cc3
+forward_sm90_latency                      6208 of  546189  3cfdd58e306cb565
+forward_sm90_latency:wide                 6208 of  546189  3cfdd58e306cb565
+forward_sm90_throughput                   9674 of  546189  09f6aaefa6f1c7e9
+forward_sm90_throughput:192x128           3325 of  546189  00011ae902b6e94a
+forward_sm90_throughput:64x128            3325 of  546189  00011ae902b6e94a
+forward_sm90_throughput:64x64             3325 of  546189  00011ae902b6e94a
+forward_sm90_throughput:paged             1082 of  546189  1bf5db85032abe8d
+naive                                    49758 of   78027  6d2bc1bd54b0a20f
+naive, backward                          21973 of   21973  37595b2b3b438e78
+reference                                78027 of   78027  895cc1605b038e7a
+reference, backward                      21973 of   21973  37595b2b3b438e78
 )";
 
 TEST(Verdicts, AreThoseOfTheTable) {

@@ -37,7 +37,7 @@ std::string plan_resolved_everywhere(const Resolved& p, bool batch_invariant, bo
     context.threads = 4096;
     context.batch_invariant = batch_invariant;
     context.deterministic = deterministic;
-    for (const Kernel& kernel : kernels()) {
+    for (const Variant& kernel : variants()) {
       if (kernel.device != machine.kind || !refusal_of(kernel, p, context).empty()) continue;
       const auto planned = plan_with(kernel, context);
       if (!planned.ok()) return fmt::format("{}: {}", kernel.name, planned.status().message());
@@ -58,7 +58,7 @@ inline std::string plan_everywhere(const Problem& problem, bool batch_invariant)
   if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
   return plan_resolved_everywhere(
       *p, batch_invariant, true,
-      [&](const Kernel& kernel, const PlanContext& context) { return kernel.plan(*p, context); });
+      [&](const Variant& kernel, const PlanContext& context) { return kernel.plan(*p, context); });
 }
 
 // plan_everywhere() for a backward pass.
@@ -67,7 +67,7 @@ inline std::string plan_everywhere(const Problem& problem, const Gradients& grad
   const Result<BackwardProblem> p = resolve(problem, gradients);
   if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
   return plan_resolved_everywhere(*p, batch_invariant, deterministic,
-                                  [&](const Kernel& kernel, const PlanContext& context) {
+                                  [&](const Variant& kernel, const PlanContext& context) {
                                     return kernel.backward.plan(*p, context);
                                   });
 }

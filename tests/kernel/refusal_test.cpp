@@ -210,29 +210,27 @@ TEST(Refusal, WhatAKernelDoesNotSayThatItComputesIsRefused) {
   namespace sm80 = gpu::forward_sm80::throughput;
   namespace sm90 = gpu::forward_sm90::throughput;
   namespace fp8 = gpu::forward_fp8_sm90::throughput;
-  for (const auto kernel : {sm80::Variant::half, sm80::Variant::f32, sm80::Variant::dropout_state,
-                            sm80::Variant::split_kv, sm80::Variant::fp8, sm80::Variant::paged}) {
+  for (const auto kernel : {sm80::Kind::half, sm80::Kind::f32, sm80::Kind::dropout_state,
+                            sm80::Kind::split_kv, sm80::Kind::fp8, sm80::Kind::paged}) {
     expect_closed(sm80::supports(kernel), "forward_sm80");
   }
-  for (const auto tile :
-       {sm90::TileChoice::pages, sm90::TileChoice::best, sm90::TileChoice::q64_kv64}) {
-    expect_closed(sm90::supports(tile), "forward_sm90");
-  }
+  expect_closed(sm90::supports(), "forward_sm90_throughput");
+  expect_closed(sm90::paged_supports(), "forward_sm90_throughput:paged");
   expect_closed(gpu::forward_sm80::latency::supports(), "forward_sm80_latency");
   expect_closed(gpu::forward_sm90::latency_supports(), "forward_sm90_latency");
   expect_closed(gpu::decode_sm80::split_kv::supports(), "decode_sm80");
   expect_closed(gpu::decode_sm90::stream_kv::supports(), "decode_sm90");
   expect_closed(fp8::supports(), "forward_fp8_sm90");
-  expect_closed(fp8::three_supports(), "forward_fp8_sm90_three");
-  expect_closed(fp8::option_supports(), "forward_fp8_sm90_options");
+  expect_closed(fp8::three_supports(), "forward_fp8_sm90:192x64");
+  expect_closed(fp8::option_supports(), "forward_fp8_sm90:options");
   expect_closed(gpu::forward_fp8_sm89::throughput::supports(), "forward_fp8_sm89");
-  expect_closed(gpu::forward_fp8::converted::supports(), "forward_fp8_converted");
-  expect_closed(gpu::forward_fp8::v_rows::supports(), "forward_fp8_v_rows");
+  expect_closed(gpu::forward_fp8::converted::supports(), "forward_converted:fp8");
+  expect_closed(gpu::forward_fp8::v_rows::supports(), "forward_converted:v_rows");
   expect_closed(gpu::ladder::supports(DType::f16, {}, true), "ladder");
   expect_closed(gpu::backward_sm80::general::supports(), "backward_sm80");
   expect_closed(gpu::backward_sm90::throughput::supports(), "backward_sm90");
-  expect_closed(gpu::backward_sm90::split::supports(), "backward_sm90_split");
-  expect_closed(gpu::backward_sm90::wide::supports(), "backward_sm90_wide");
+  expect_closed(gpu::backward_sm90::split::supports(), "backward_sm90:split");
+  expect_closed(gpu::backward_sm90::wide::supports(), "backward_sm90:wide");
 }
 
 TEST(Refusal, TypesHeadDimensionsRowsAndGpusHaveTheirs) {

@@ -38,7 +38,7 @@ std::string choice(const Problem& problem, const PlanContext& context) {
 }
 
 std::string declined(const std::string& name, const Problem& problem, const PlanContext& context) {
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.name == name) return kernel.declines(*resolve(problem), context);
   }
   return "is not in the table";
@@ -51,14 +51,14 @@ bool built_for(const char* target) {
 TEST(AutomaticChoice, OnHopper) {
   if (!built_for("90a")) GTEST_SKIP() << "this build has no code for 90a";
   EXPECT_EQ(choice(dense(8, 512, 512, 64), kH200), "forward_sm90_latency");
-  EXPECT_EQ(choice(dense(8, 1024, 1024, 128), kH200), "forward_sm90_latency_wide");
-  EXPECT_EQ(choice(dense(16, 512, 512, 128), kH200), "forward_sm90_latency_wide");
+  EXPECT_EQ(choice(dense(8, 1024, 1024, 128), kH200), "forward_sm90_latency:wide");
+  EXPECT_EQ(choice(dense(16, 512, 512, 128), kH200), "forward_sm90_latency:wide");
   EXPECT_EQ(choice(dense(32, 4096, 4096, 128), kH200), "forward_sm90_throughput");
   Problem shared = dense(8, 512, 512, 64);
   shared.q = shared.o = TensorDesc::contiguous(DType::f16, {2, 8, 512, 64});
   shared.k = shared.v = TensorDesc::strided(DType::f16, {2, 8, 512, 64}, {0, 512 * 64, 64, 1});
   EXPECT_EQ(choice(shared, kH200), "forward_sm80_latency") << "tensor maps have no stride of 0";
-  EXPECT_EQ(declined("forward_sm90_latency_wide", dense(32, 512, 512, 64), kH200).find("inf"),
+  EXPECT_EQ(declined("forward_sm90_latency:wide", dense(32, 512, 512, 64), kH200).find("inf"),
             std::string::npos);
 }
 

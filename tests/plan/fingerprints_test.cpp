@@ -18,7 +18,7 @@ constexpr DeviceFunction kFunctions[] = {{"rows", 80, "nvcc 13.0.88", "000000000
                                          {"join", 90, "nvcc 13.0.88", "0000000000000001"}};
 
 TEST(Fingerprints, CpuKernelsAreKnownByTheirSources) {
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     SCOPED_TRACE(kernel.name);
     const std::string text(cpu_fingerprint(kernel.name));
     if (kernel.device != DeviceKind::cpu) {

@@ -73,7 +73,7 @@ TEST_F(PlanTest, AnErrorLeavesItUsable) {
 }
 
 TEST_F(PlanTest, ForcedKernelRuns) {
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device != DeviceKind::cpu) continue;
     const Problem problem = dense_problem(DType::f16);
     const Result<Plan> plan = make_plan(problem, with_kernel(kernel.name));
@@ -99,21 +99,21 @@ TEST_F(PlanTest, UnknownKernelListsTheKnown) {
   const Result<Plan> plan = make_plan(dense_problem(), with_kernel("cuda_dream"));
   ASSERT_EQ(plan.status().code(), StatusCode::invalid_argument);
   EXPECT_THAT(plan.status().message(), StartsWith("kernel: is 'cuda_dream', wanted"));
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device == DeviceKind::cpu) {
       EXPECT_THAT(plan.status().message(), HasSubstr(kernel.name));
     }
   }
 }
 
-TEST_F(PlanTest, AFormerNameIsRefusedWithTheNewOne) {
+TEST_F(PlanTest, AFormerNameIsReadAsTheNewOne) {
   constexpr const char* kSentence =
-      "kernel: is 'forward_small_sm90', a former name, wanted forward_sm90_latency";
+      "kernel: is 'forward_sm90_latency', wanted one of this device's: ";
   const Result<Plan> by_option = make_plan(dense_problem(), with_kernel("forward_small_sm90"));
   EXPECT_EQ(by_option.status().code(), StatusCode::invalid_argument);
-  EXPECT_EQ(by_option.status().message(), kSentence);
+  EXPECT_THAT(by_option.status().message(), StartsWith(kSentence));
   setenv("FLASHCORE_KERNEL", "forward_small_sm90", 1);
-  EXPECT_EQ(make_plan(dense_problem()).status().message(), kSentence);
+  EXPECT_THAT(make_plan(dense_problem()).status().message(), StartsWith(kSentence));
 }
 
 TEST_F(PlanTest, EnvironmentForcesOnlyWhereTheProgramLeavesTheChoiceOpen) {
@@ -131,7 +131,7 @@ TEST_F(PlanTest, ExplainListsTheTableInItsOrder) {
   ASSERT_TRUE(verdicts.ok());
   size_t n = 0;
   bool chosen = false;
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device != DeviceKind::cpu) continue;
     ASSERT_LT(n, verdicts->size());
     const KernelVerdict& verdict = (*verdicts)[n++];
@@ -286,7 +286,7 @@ TEST_F(PlanTest, ManyThreadsRunOnePlan) {
 }
 
 TEST_F(PlanTest, NoKernelNeedsAWorkspaceFromItsCaller) {
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device != DeviceKind::cpu) continue;
     const Result<Plan> plan = make_plan(dense_problem(DType::f16), with_kernel(kernel.name));
     if (!plan.ok()) continue;

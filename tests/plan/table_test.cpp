@@ -1,4 +1,4 @@
-// The dispatcher with its own table: this program defines kernels(), so that the linker leaves out
+// The dispatcher with its own table: this program defines variants(), so that the linker leaves out
 // the library's table. It tests behaviour that the real kernels do not have.
 #include "plan/table.hpp"
 
@@ -16,6 +16,7 @@
 #include "bench/tensors/backward_set.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "plan/forward_choice.hpp"
+#include "plan/kernel_choice.hpp"
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
 
@@ -48,11 +49,11 @@ Supports without_rare(std::string refusal) {
   return supports;
 }
 
-void add(Kernel& kernel, Features more) {
+void add(Variant& kernel, Features more) {
   kernel.supports.features = kernel.supports.features | more;
 }
 
-Kernel fake(std::string name, bool automatic, std::string refusal) {
+Variant fake(std::string name, bool automatic, std::string refusal) {
   return {.name = std::move(name),
           .device = DeviceKind::cpu,
           .automatic = automatic,
@@ -67,8 +68,8 @@ Kernel fake(std::string name, bool automatic, std::string refusal) {
           }};
 }
 
-Kernel with_workspace() {
-  Kernel kernel = fake("workspace", true, "");
+Variant with_workspace() {
+  Variant kernel = fake("workspace", true, "");
   kernel.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
     return PlannedKernel{
         .workspace_bytes = kWorkspace,
@@ -82,8 +83,8 @@ Kernel with_workspace() {
   return kernel;
 }
 
-Kernel without_memory() {
-  Kernel kernel = fake("no_memory", false, "");
+Variant without_memory() {
+  Variant kernel = fake("no_memory", false, "");
   kernel.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
     return PlannedKernel{.workspace_bytes = 0,
                          .run = [](const Arguments&, std::span<std::byte>, Stream) -> Status {
@@ -93,28 +94,28 @@ Kernel without_memory() {
   return kernel;
 }
 
-Kernel unplannable() {
-  Kernel kernel = fake("unplannable", false, "");
+Variant unplannable() {
+  Variant kernel = fake("unplannable", false, "");
   kernel.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
     return Status(StatusCode::internal, "plan: always fails");
   };
   return kernel;
 }
 
-Kernel on_gpu() {
-  Kernel kernel = fake("gpu", true, "");
+Variant on_gpu() {
+  Variant kernel = fake("gpu", true, "");
   kernel.device = DeviceKind::cuda;
   return kernel;
 }
 
-std::vector<Kernel>& table() {
-  static std::vector<Kernel> kernels;
+std::vector<Variant>& table() {
+  static std::vector<Variant> kernels;
   return kernels;
 }
 
 }  // namespace
 
-const std::vector<Kernel>& kernels() { return table(); }
+const std::vector<Variant>& variants() { return table(); }
 
 namespace {
 
@@ -154,8 +155,8 @@ TEST_F(Table, TheFirstThatDoesNotRefuseRuns) {
   EXPECT_THAT(std::string(make_plan(dense_problem())->reason()), HasSubstr("best"));
 }
 
-Kernel declining(std::string name, std::string sentence) {
-  Kernel kernel = fake(std::move(name), true, "");
+Variant declining(std::string name, std::string sentence) {
+  Variant kernel = fake(std::move(name), true, "");
   kernel.declines = [sentence](const ForwardProblem&, const PlanContext&) { return sentence; };
   return kernel;
 }
@@ -181,7 +182,7 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
     table().clear();
     for (int k = 0; k < 3; ++k) {
       const int bits = code >> (3 * k);
-      Kernel kernel = declining("kernel" + std::to_string(k), sentences[bits >> 1 & 1]);
+      Variant kernel = declining("kernel" + std::to_string(k), sentences[bits >> 1 & 1]);
       kernel.automatic = (bits & 1) != 0;
       kernel.supports = without_rare(refusals[bits >> 2 & 1]);
       table().push_back(kernel);
@@ -208,7 +209,7 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
 // A kernel accepts mixes of e4m3 and e5m2 only if it declares that.
 TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
   table() = {fake("one", true, ""), fake("kv_apart", true, ""), fake("any", true, "")};
-  for (Kernel& kernel : table()) add(kernel, feature_sets::kCaches);
+  for (Variant& kernel : table()) add(kernel, feature_sets::kCaches);
   add(table()[1], Feature::k_apart);
   add(table()[2], kMixes);
   const auto expect = [](DType q, DType k, DType v, const std::vector<std::string>& sentences) {
@@ -232,8 +233,9 @@ TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
 
 // If Q, K and V have one type, other kernels compute the problem within the operator's meaning.
 TEST_F(Table, AConversionIsChosenForMixesAlone) {
-  table() = {fake("before", true, "head_dim is 8"), fake("forward_fp8_converted", true, "")};
-  for (Kernel& kernel : table()) kernel.device = DeviceKind::cuda;
+  table() = {fake("before", true, "head_dim is 8"), fake("forward_converted:fp8", true, "")};
+  table()[1].by_name_where = converted_by_name;
+  for (Variant& kernel : table()) kernel.device = DeviceKind::cuda;
   const ForwardProblem one = *resolve(dense_problem(DType::f8e5m2));
   EXPECT_THAT(by_name_alone(table()[1], one), HasSubstr("q: is f8e5m2 as k and v are"));
   EXPECT_EQ(by_name_alone(table()[0], one), "");
@@ -301,7 +303,7 @@ TEST_F(Table, OnTheCpuARunWithoutWorkspaceAllocatesIt) {
     EXPECT_EQ(workspace_seen.size(), kWorkspace);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace_seen.data()) % 256, 0U);
   }
-  Kernel huge = with_workspace();
+  Variant huge = with_workspace();
   huge.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
     return PlannedKernel{
         .workspace_bytes = size_t{1} << 62,
@@ -335,7 +337,7 @@ TEST_F(Table, APlanThatFailsIsAStatus) {
 TEST_F(Table, AKernelHasOnlyThePassesThatItPlans) {
   const Problem problem = dense_problem();
   const Gradients gradients = bench::gradients_of(problem, false);
-  Kernel trains = fake("trains", true, "");
+  Variant trains = fake("trains", true, "");
   trains.plan = {};
   trains.supports = {};
   trains.backward = {
@@ -363,7 +365,7 @@ TEST_F(Table, AKernelHasOnlyThePassesThatItPlans) {
 }
 
 TEST_F(Table, TheEnvironmentForcesAPassOnlyOnKernelsThatHaveIt) {
-  Kernel both = fake("both", true, "");
+  Variant both = fake("both", true, "");
   both.backward = {
       .supports = everything<BackwardProblem>(),
       .plan = [](const BackwardProblem&, const PlanContext&) -> Result<PlannedBackward> {
@@ -381,7 +383,7 @@ TEST_F(Table, TheEnvironmentForcesAPassOnlyOnKernelsThatHaveIt) {
 }
 
 TEST_F(Table, DropoutFromMemoryIsForKernelsThatReadIt) {
-  Kernel reads = fake("reads", true, "");
+  Variant reads = fake("reads", true, "");
   add(reads, Feature::dropout_state);
   table() = {fake("old", true, ""), reads};
   Problem problem = dense_problem();
@@ -394,7 +396,7 @@ TEST_F(Table, DropoutFromMemoryIsForKernelsThatReadIt) {
 }
 
 TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
-  Kernel scales = fake("scales", true, ""), both = fake("both", true, "");
+  Variant scales = fake("scales", true, ""), both = fake("both", true, "");
   add(scales, Feature::o_scale);
   add(both, feature_sets::kLargest | Feature::o_scale);
   table() = {fake("old", true, ""), scales, both};

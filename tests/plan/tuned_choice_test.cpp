@@ -30,8 +30,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const Kernel& kernel_called(const std::string& name) {
-  for (const Kernel& kernel : kernels()) {
+const Variant& kernel_called(const std::string& name) {
+  for (const Variant& kernel : variants()) {
     if (kernel.name == name) return kernel;
   }
   throw std::runtime_error("no kernel " + name);
@@ -61,7 +61,7 @@ class TunedChoice : public ::testing::Test {
 
   tuning::TunedEntry entry(const std::string& kernel = "cpu_simd",
                            const std::string& config = "rows=96,block_kv=128") {
-    const Kernel& named = kernel_called(kernel);
+    const Variant& named = kernel_called(kernel);
     return {.kernel = kernel,
             .config = config,
             .is_default = false,

@@ -118,7 +118,7 @@ def kernels() -> set[str]:
         found |= {path.stem} if KERNEL.fullmatch(path.stem) else set()
         if path.suffix in (".cpp", ".hpp", ".cu", ".cuh"):
             text = path.read_text(encoding="utf-8")
-            found |= {name for name in re.findall(r'"(\w+)"', text) if KERNEL.fullmatch(name)}
+            found |= {name for name in re.findall(r'"(\w+)(?::\w+)?"', text) if KERNEL.fullmatch(name)}
     return found
 
 

@@ -504,12 +504,12 @@ class Pages(Tree):
         self.assertIn("`00_unfused` (stale)", self.text("docs/ladder.md"))
 
     def test_what_did_not_run_is_not_stale(self):
-        refused = {"implementation": "forward_sm90_paged", "source": "flashcore", "fingerprint": "", "gate": None,
+        refused = {"implementation": "forward_sm90_throughput:paged", "source": "flashcore", "fingerprint": "", "gate": None,
                    "times": {}, "refusal": "pages: are none, wanted some"}
         self.bench["cases"][0]["rows"].append(refused)
         self.write()
         self.run_tool("--no-pictures")
-        self.assertIn("forward_sm90_paged", self.text("docs/report.html"))
+        self.assertIn("forward_sm90_throughput:paged", self.text("docs/report.html"))
         self.assertNotIn("(stale)", self.text("docs/report.html"))
 
     def test_what_a_build_says_nothing_about_is_not_checked(self):

@@ -1,4 +1,4 @@
-// Plans and runs every CUDA kernel of the table, and each call, for each GPU family and on each of
+// Plans and runs every variant of the CUDA kernels of the table, with each config, and each call, for each GPU family and on each of
 // two GPUs, against the recording runtime, and prints what was launched: of each function the most,
 //
 //   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, dynamic shared bytes, function)
@@ -259,7 +259,7 @@ constexpr int kCallersError = 719;
 // Whatever GPU is current, a plan launches on its own, and leaves the other current; kernels get no
 // tensor map that nothing wrote, and those of production are loaded when planning, since a run may
 // be captured in a graph. The caller finds its own errors.
-Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::Launch>& launches) {
+Status expect_sound(const Variant& kernel, int device, const std::vector<fake::Launch>& launches) {
   if (fake::last_error() != kCallersError) {
     return {StatusCode::device_error, fmt::format("the caller's error is {} after a run, wanted {}",
                                                   fake::last_error(), kCallersError)};
@@ -302,7 +302,7 @@ void keep(const std::string& kernel, const PlanContext& context,
 
 // A run of a plan that was just made.
 template <class Planned, class Args>
-Status record_launches(const Kernel& kernel, const Planned& planned, const Args& args,
+Status record_launches(const Variant& kernel, const Planned& planned, const Args& args,
                        const PlanContext& context, AllSeen& seen) {
   (void)fake::take_launches();  // those of planning are not the kernel's
   fake::set_last_error(kCallersError);
@@ -314,8 +314,8 @@ Status record_launches(const Kernel& kernel, const Planned& planned, const Args&
 }
 
 // Tensors that no wide copy reaches: they are refused, or another kernel is launched for them.
-Status run_unaligned(const Kernel& kernel, const PlannedKernel& planned, const PlanContext& context,
-                     AllSeen& seen) {
+Status run_unaligned(const Variant& kernel, const PlannedKernel& planned,
+                     const PlanContext& context, AllSeen& seen) {
   const Status status = planned.run(arguments(8), workspace(planned.workspace_bytes), Stream{});
   const std::vector<fake::Launch> launches = fake::take_launches();
   if (status.code() == StatusCode::invalid_argument && launches.empty()) return {};
@@ -326,7 +326,7 @@ Status run_unaligned(const Kernel& kernel, const PlannedKernel& planned, const P
   return status;
 }
 
-Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanContext& context,
+Status record_run(const Variant& kernel, const ForwardProblem& p, const PlanContext& context,
                   AllSeen& seen) {
   const Result<PlannedKernel> planned = kernel.plan(p, context);
   if (!planned.ok()) return planned.status();
@@ -334,7 +334,7 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   return run_unaligned(kernel, *planned, context, seen);
 }
 
-Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen) {
+Status record_backward(const Variant& kernel, PlanContext context, AllSeen& seen) {
   for (const BackwardCase& one : backward_cases()) {
     const Result<BackwardProblem> problem = resolve(one.problem, one.gradients);
     if (!problem.ok()) return problem.status();
@@ -375,12 +375,19 @@ Status check_lists() {
   return {};
 }
 
-Status record_problems(const Kernel& kernel, const std::vector<Problem>& problems,
+Status record_problems(const Variant& kernel, const std::vector<Problem>& problems,
                        const PlanContext& context, AllSeen& seen) {
   for (const Problem& problem : problems) {
     const Result<ForwardProblem> p = resolve(problem);
     if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
     FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, seen));
+    PlanContext with = context;
+    for (std::string& config :
+         kernel.candidates ? kernel.candidates(*p, context) : std::vector<std::string>()) {
+      with.config = std::move(config);
+      if (!refusal_of(kernel, *p, with).empty()) continue;
+      FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, with, seen));
+    }
   }
   return {};
 }
@@ -428,7 +435,7 @@ Status record(AllSeen& seen) {
     context.device.multiprocessors = gpu.multiprocessors;
     context.device.shared_memory_a_block = gpu.shared_memory_a_block;
     FLASHCORE_RETURN_IF_ERROR(record_calls(context, seen));
-    for (const Kernel& kernel : kernels()) {
+    for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cuda) continue;
       const Status status = [&]() -> Status {
         FLASHCORE_RETURN_IF_ERROR(record_backward(kernel, context, seen));

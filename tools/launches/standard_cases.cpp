@@ -102,7 +102,7 @@ std::vector<std::byte> lasting(std::vector<std::byte> first, const std::vector<s
   return first;
 }
 
-Result<std::vector<fake::Launch>> launches_of(const Kernel& kernel, const ForwardProblem& p,
+Result<std::vector<fake::Launch>> launches_of(const Variant& kernel, const ForwardProblem& p,
                                               const PlanContext& context, std::byte leftover) {
   fake::leave_over(leftover);
   const Result<PlannedKernel> planned = kernel.plan(p, context);
@@ -114,7 +114,7 @@ Result<std::vector<fake::Launch>> launches_of(const Kernel& kernel, const Forwar
   return fake::take_launches();
 }
 
-Status print_launches(const Kernel& kernel, const Problem& problem, size_t number,
+Status print_launches(const Variant& kernel, const Problem& problem, size_t number,
                       const PlanContext& context) {
   const Result<ForwardProblem> p = resolve(problem);
   if (!p.ok() || !refusal_of(kernel, *p, context).empty()) return {};
@@ -166,7 +166,7 @@ int record_standard_cases(const char* path) {
   const std::vector<Problem> standard = standard_problems();
   for (const fake::Gpu& gpu : fake::kGpus) {
     fake::use(gpu);
-    for (const Kernel& kernel : kernels()) {
+    for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cuda) continue;
       for (size_t i = 0; i < standard.size(); ++i) {
         const Status status = print_launches(kernel, standard[i], i, context_of(gpu));

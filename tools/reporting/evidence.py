@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import fingerprint
+from kernel_names import with_present_names
 
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
@@ -106,7 +107,7 @@ def read(path: pathlib.Path) -> dict:
         check_evidence(evidence)
     except Failure as failure:
         raise Failure(f"{path}: {failure}") from failure
-    return evidence
+    return with_present_names(evidence)
 
 
 def rounded(value):

@@ -9,7 +9,7 @@ from reporting.text import cell, table, us
 ACCURACY, SPEED, AMAX = "fp8-accuracy", "bench-fp8-modes", "bench-fp8-amax"
 INPUTS = "inputs"  # the row of what was lost before any kernel
 PICTURED_DIM = 128
-BY_TERMS = ("forward_fp8_sm90", "forward_fp8_sm90_precise")  # e4m3 probabilities in one term, and in two
+BY_TERMS = ("forward_fp8_sm90", "forward_fp8_sm90:precise")  # e4m3 probabilities in one term, and in two
 WITH = "/amax"  # the end of a case's name that asks for both
 
 

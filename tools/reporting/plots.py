@@ -9,9 +9,9 @@ COLORS = {one.name: one.color for one in bench_parts.KERNELS if one.color} | {
 OTHER = "#8a939d"
 # Of kernels for fp8 beside each other, whose colours elsewhere are much alike: colour and marker.
 FP8_MARKS = {"forward_sm90_throughput": ("#2f7fd6", "s"), "forward_fp8_sm90": ("#e0681f", "o"),
-             "forward_fp8_sm90_precise": ("#e0681f", "P"), "forward_fp8_sm90_options": ("#cf4a74", "D"),
-             "forward_fp8_sm89": ("#9567cc", "^"), "forward_fp8_sm89_precise": ("#9567cc", "X"),
-             "forward_sm80_fp8": ("#3f9d4f", "v"), "forward_fp8_converted": ("#45aec6", "h")}
+             "forward_fp8_sm90:precise": ("#e0681f", "P"), "forward_fp8_sm90:options": ("#cf4a74", "D"),
+             "forward_fp8_sm89": ("#9567cc", "^"), "forward_fp8_sm89:precise": ("#9567cc", "X"),
+             "forward_sm80_throughput:fp8": ("#3f9d4f", "v"), "forward_converted:fp8": ("#45aec6", "h")}
 OURS, PEERS = COLORS["forward_sm90_throughput"], COLORS["cudnn"]
 BREAKDOWN = [("launch: an empty kernel", "#8a939d"), ("the bound: products or bytes", "#3f9d4f"),
              ("the rest", "#e0681f")]

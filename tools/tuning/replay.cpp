@@ -13,6 +13,7 @@
 #include "cuda/forward_sm90/latency_wide/work.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "plan/forward_choice.hpp"
+#include "plan/kernel_names.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::replay {
@@ -23,7 +24,7 @@ namespace sm80 = cuda::forward_sm80;
 namespace sm90 = cuda::forward_sm90;
 
 constexpr const char* kSm90Latency = "forward_sm90_latency";
-constexpr const char* kSm90Wide = "forward_sm90_latency_wide";
+constexpr const char* kSm90Wide = "forward_sm90_latency:wide";
 constexpr const char* kSm90Throughput = "forward_sm90_throughput";
 constexpr const char* kSm80Latency = "forward_sm80_latency";
 constexpr const char* kSm80Throughput = "forward_sm80_throughput";
@@ -49,7 +50,7 @@ void read_grid(const ordered_json& document, size_t recording, std::vector<Row>&
     Row& one = rows.emplace_back(
         Row{problem_of(row, dtype_of(row["dtype"]), row["head_dim"]), {}, recording});
     for (const ordered_json& cell : row["kernels"]) {
-      if (cell.contains("us")) one.us[cell["kernel"]] = cell["us"];
+      if (cell.contains("us")) one.us[present_name(cell["kernel"].get<std::string>())] = cell["us"];
     }
   }
 }
@@ -58,7 +59,7 @@ void read_tiles(const ordered_json& document, size_t recording, std::vector<Row>
   for (const ordered_json& row : document["rows"]) {
     Row& one = rows.emplace_back(
         Row{problem_of(row, dtype_of(document["dtype"]), document["head_dim"]), {}, recording});
-    for (const auto& [tile, us] : row["us"].items()) one.us["forward_sm90_" + tile] = us;
+    for (const auto& [tile, us] : row["us"].items()) one.us["forward_sm90_throughput:" + tile] = us;
   }
 }
 
@@ -162,7 +163,8 @@ std::vector<Row> report_rows(const ordered_json& evidence) {
     for (const ordered_json& timed : one["rows"]) {
       if (timed["source"] != "flashcore" || !timed.contains("times")) continue;
       if (!timed["times"].contains("sustained")) continue;
-      row.us[timed["implementation"]] = timed["times"]["sustained"]["p50_us"];
+      row.us[present_name(timed["implementation"].get<std::string>())] =
+          timed["times"]["sustained"]["p50_us"];
     }
     rows.push_back(std::move(row));
   }

@@ -25,47 +25,47 @@ def problem(kernel, *options, seed=5):
 
 
 # Three consumers in turns, which see different numbers of blocks.
-TALL = problem("forward_sm90_192x128", "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 600 --causal")
+TALL = problem("forward_sm90_throughput:192x128", "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 600 --causal")
 TALL_UNIT = "forward_sm90/throughput/bf16_config0.cu"
 # Blocks that take one tile after another, by a counter.
-TALL_MANY = problem("forward_sm90_192x128",
+TALL_MANY = problem("forward_sm90_throughput:192x128",
                     "--dtype bf16 --shape 1,3,400,64 --seqlen-kv 700 --causal")
 # Rings that go round more than once.
-TALL_LONG = problem("forward_sm90_192x128",
+TALL_LONG = problem("forward_sm90_throughput:192x128",
                     "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 1600 --causal")
 # Scores so large that blocks are computed again.
-TALL_AGAIN = problem("forward_sm90_192x128",
+TALL_AGAIN = problem("forward_sm90_throughput:192x128",
                      "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 1600 --scale 10")
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 
 # A chunk of a prompt over pages: several boxes a tile, several tiles of keys.
-PAGED = problem("forward_sm90_paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
+PAGED = problem("forward_sm90_throughput:paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
 # Several boxes a page.
-PAGED_BOXES = problem("forward_sm90_paged",
+PAGED_BOXES = problem("forward_sm90_throughput:paged",
                       "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
 PAGED_UNIT = "forward_sm90/paged/bf16_config5_paged.cu"
 
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
-SHARED = problem("forward_sm90_latency_wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
+SHARED = problem("forward_sm90_latency:wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
 SHARED_UNIT = "latency_wide/bf16_whole.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
 AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
-AMPERE_PAGED = problem("forward_sm80_paged",
+AMPERE_PAGED = problem("forward_sm80_throughput:paged",
                        "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
 AMPERE_PAGED_UNIT = "forward_sm80/paged/bf16_config2_paged.cu"
 # Random problems whose tables have indices out of range.
-AMPERE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_paged", "--shapes", "none",
+AMPERE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:paged", "--shapes", "none",
                 "--paged", "--narrow", "--dtypes", "bf16", "--random", "60", "--random-seed", "0", "--largest-seqlen",
                 "60", "--largest-head-dim", "64", "--most-heads", "4"]
 AMPERE_TABLE_UNIT = "forward_sm80/paged/bf16_config0_paged.cu"
-STORED = problem("forward_sm80_fp8", "--dtype f8e4m3 --shape 1,1,100,64 --seqlen-kv 300")
+STORED = problem("forward_sm80_throughput:fp8", "--dtype f8e4m3 --shape 1,1,100,64 --seqlen-kv 300")
 STORED_UNIT = "forward_sm80/fp8/fp8_config0_fp8.cu"
 # Values in blocks of 64 keys, each with a scale.
-STORED_BLOCKS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_fp8", "--shapes", "none",
+STORED_BLOCKS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:fp8", "--shapes", "none",
                  "--random", "1", "--random-seed", "1039", "--largest-seqlen", "112", "--most-heads", "4"]
 AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
 AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
@@ -127,10 +127,10 @@ SM90_BACKWARD = "cuda/backward_sm90/throughput/"
 
 # Blocks of queries and of keys.
 # Four blocks share the queries of a tile.
-HOPPER_SPLIT = ["run", "--backward", *problem("backward_sm90_split", "--dtype bf16 --shape 1,1,700,128 --seqlen-kv 200")[1:]]
+HOPPER_SPLIT = ["run", "--backward", *problem("backward_sm90:split", "--dtype bf16 --shape 1,1,700,128 --seqlen-kv 200")[1:]]
 HOPPER_SPLIT_UNIT = "backward_sm90/split/split4_bf16_config1.cu"
 HOPPER_SPLIT_FOLDER = "cuda/backward_sm90/throughput/split/"
-HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90_wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
+HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90:wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
 HOPPER_WIDE_UNIT = "backward_sm90/wide/wide_bf16.cu"
 HOPPER_WIDE_FOLDER = "cuda/backward_sm90/wide/"
 
@@ -216,7 +216,7 @@ OURS = [
          "    k_ring.next();\n    attention::pack<typename S::Element, kPackedAfter")],
         "divergent warpgroup", commit="d85c516"),
     Fault("slot_released_before_the_warp_has_met", TALL_UNIT,
-          problem("forward_sm90_192x128",
+          problem("forward_sm90_throughput:192x128",
                   "--dtype bf16 --shape 1,9,192,64 --seqlen-kv 1024 --causal", seed=12), [
         (THROUGHPUT + "consumer.cuh", "    wait_for_k();\n    __syncwarp();\n    release_k();\n",
          "    wait_for_k();\n    release_k();\n"),
@@ -226,7 +226,7 @@ OURS = [
         (THROUGHPUT + "consumer.cuh", "      __syncwarp();  // all lanes have read Q and K\n", "")],
           "race", commit="0247c64"),
     Fault("rows_of_large_references", TALL_UNIT,
-          problem("forward_sm90_192x128",
+          problem("forward_sm90_throughput:192x128",
                   "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 600 --scale 1e8 --no-lse"), [
         (THROUGHPUT + "epilogue.cuh",
          "      (zero == 0 || factor != factor) && fabsf(c.reference[slot]) < "
@@ -239,7 +239,7 @@ OURS = [
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
           "race", commit="a0568a6"),
     Fault("dropped_infinity", "dropout_state/fp16_config0_dropout_state.cu",
-          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_dropout_state",
+          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:dropout_state",
            "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",
            "--largest-head-dim", "64"], [
         (SM80 + "mainloop.cuh",
@@ -259,7 +259,7 @@ FP8_COLUMNS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forw
                "--largest-seqlen", "100", "--largest-head-dim", "64", "--most-heads", "2"]
 FP8_COLUMNS_UNIT = "forward_fp8_sm90/throughput/columns_d64.cu"
 # V in two parts of 128 columns.
-FP8_PARTS = problem("forward_fp8_sm90_options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
+FP8_PARTS = problem("forward_fp8_sm90:options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
 FP8_PARTS_UNIT = "forward_fp8_sm90/options/options_e4m3_256.cu"
 # Scores so large that blocks are computed again.
 FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
@@ -274,12 +274,12 @@ FP8_ADA_HIDDEN = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "f
 CONVERTED_UNIT = "forward_fp8/converted/kernel.cu"
 CONVERTED = "cuda/forward_fp8/converted/kernel.cuh"
 # Packed batches, scales and LSEs among them.
-CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_converted", "--shapes",
+CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_converted:fp8", "--shapes",
                     "none", "--random", "15", "--random-seed", "196", "--largest-seqlen", "64", "--most-heads", "4"]
 
 V_ROWS_UNIT = "forward_fp8/v_rows/rows.cu"
 V_ROWS = "cuda/forward_fp8/v_rows/kernel.cuh"
-V_ROWS_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_v_rows", "--shapes", "none",
+V_ROWS_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_converted:v_rows", "--shapes", "none",
                  "--v-transposed", "--random", "15", "--random-seed", "0", "--largest-seqlen", "64", "--most-heads", "4"]
 
 C = THROUGHPUT + "consumer.cuh"
@@ -312,7 +312,7 @@ PLANTED = [
         (C, "v_at().slot(), v_at().parity()", "v_at().slot(), v_at().parity() ^ 1")],
           "deadlock", more=True),
     Fault("throughput_q_released_before_outputs_are_read", TALL_UNIT,
-          problem("forward_sm90_192x128",
+          problem("forward_sm90_throughput:192x128",
                   "--dtype bf16 --shape 1,6,400,64 --seqlen-kv 400 --causal"), [
         (C, "      if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();\n", "")],
           "write to an operand in use"),

@@ -134,7 +134,7 @@ Result<PlannedKernel> plan_rung(const Rung& rung, const ForwardProblem& p,
       }};
 }
 
-Kernel to_kernel(const Rung& rung) {
+Variant to_kernel(const Rung& rung) {
   const bool automatic =
       std::find(kAutomatic.begin(), kAutomatic.end(), rung.name) != kAutomatic.end();
   return {.name = rung.name,
@@ -150,8 +150,8 @@ Kernel to_kernel(const Rung& rung) {
 
 }  // namespace
 
-std::vector<Kernel> kernels() {
-  std::vector<Kernel> table;
+std::vector<Variant> variants() {
+  std::vector<Variant> table;
   for (const Rung& rung : rungs()) table.push_back(to_kernel(rung));
   std::reverse(table.begin(), table.end());
   return table;

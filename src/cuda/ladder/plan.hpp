@@ -8,6 +8,6 @@
 namespace flashcore::cuda::ladder {
 
 // Best first: the highest rung leads. Only a few are chosen automatically.
-std::vector<Kernel> kernels();
+std::vector<Variant> variants();
 
 }  // namespace flashcore::cuda::ladder

@@ -1,4 +1,4 @@
-// What of backward_sm90_split needs no GPU: parts of tiles, who stores what, when tiles are split, and its refusals.
+// What of backward_sm90:split needs no GPU: parts of tiles, who stores what, when tiles are split, and its refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What of backward_sm90_wide needs no GPU: its tiles and its refusals.
+// What of backward_sm90:wide needs no GPU: its tiles and its refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -31,11 +31,11 @@ Problem problem_of(DType dtype, int64_t head_dim, bool causal) {
   return p;
 }
 
-constexpr const char* kSplit = "backward_sm90_split";
+constexpr const char* kSplit = "backward_sm90:split";
 
-// Those that compute a problem. backward_sm90_split has no softcap.
+// Those that compute a problem. backward_sm90:split has no softcap.
 std::vector<const char*> kernels_of(const Problem& p) {
-  if (p.q.shape.back() > 128) return {"backward_sm90_wide"};
+  if (p.q.shape.back() > 128) return {"backward_sm90:wide"};
   if (p.softcap > 0) return {"backward_sm90"};
   return {"backward_sm90", kSplit};
 }
@@ -269,7 +269,7 @@ class TwoRuns {
   std::vector<std::vector<std::byte>> alone_;
 };
 
-// Head dimensions, and whether by backward_sm90_split.
+// Head dimensions, and whether by backward_sm90:split.
 constexpr std::pair<int64_t, bool> kRuns[] = {
     {64, false}, {128, false}, {256, false}, {64, true}, {128, true}};
 

@@ -435,18 +435,20 @@ INSTANTIATE_TEST_SUITE_P(
 // Chunks of a prompt: more than a tile of queries.
 INSTANTIATE_TEST_SUITE_P(
     Sm90Paged, DecodeDevice,
-    testing::Values(Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 128, 200, 16, true},
-                    Subject{"forward_sm90_paged", DType::f16, DType::f16, 64, 300, 64, true},
-                    Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 96, 130, 24, false},
-                    Subject{"forward_sm90_paged", DType::f16, DType::f16, 192, 200, 128, false},
-                    Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 256, 150, 8, true}));
+    testing::Values(
+        Subject{"forward_sm90_throughput:paged", DType::bf16, DType::bf16, 128, 200, 16, true},
+        Subject{"forward_sm90_throughput:paged", DType::f16, DType::f16, 64, 300, 64, true},
+        Subject{"forward_sm90_throughput:paged", DType::bf16, DType::bf16, 96, 130, 24, false},
+        Subject{"forward_sm90_throughput:paged", DType::f16, DType::f16, 192, 200, 128, false},
+        Subject{"forward_sm90_throughput:paged", DType::bf16, DType::bf16, 256, 150, 8, true}));
 INSTANTIATE_TEST_SUITE_P(
     Sm80Paged, DecodeDevice,
-    testing::Values(Subject{"forward_sm80_paged", DType::bf16, DType::bf16, 128, 200, 16, true},
-                    Subject{"forward_sm80_paged", DType::f16, DType::f16, 64, 300, 64, true},
-                    Subject{"forward_sm80_paged", DType::bf16, DType::bf16, 96, 130, 1, false},
-                    Subject{"forward_sm80_paged", DType::f16, DType::f16, 192, 200, 128, false},
-                    Subject{"forward_sm80_paged", DType::bf16, DType::bf16, 256, 150, 7, true}));
+    testing::Values(
+        Subject{"forward_sm80_throughput:paged", DType::bf16, DType::bf16, 128, 200, 16, true},
+        Subject{"forward_sm80_throughput:paged", DType::f16, DType::f16, 64, 300, 64, true},
+        Subject{"forward_sm80_throughput:paged", DType::bf16, DType::bf16, 96, 130, 1, false},
+        Subject{"forward_sm80_throughput:paged", DType::f16, DType::f16, 192, 200, 128, false},
+        Subject{"forward_sm80_throughput:paged", DType::bf16, DType::bf16, 256, 150, 7, true}));
 
 }  // namespace
 }  // namespace flashcore

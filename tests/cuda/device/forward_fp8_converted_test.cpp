@@ -1,4 +1,4 @@
-// forward_fp8_converted on a GPU: its two or three launches in a stream and in a graph, and what its
+// forward_converted:fp8 on a GPU: its two or three launches in a stream and in a graph, and what its
 // workspace held before.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ bench::HostProblem made(const Subject& s) {
 Plan plan_of(const Subject& s, const Problem& problem) {
   PlanOptions options;
   options.device = kGpu;
-  options.kernel = "forward_fp8_converted";
+  options.kernel = "forward_converted:fp8";
   options.early_start = s.early;
   const Result<Plan> plan = make_plan(problem, options);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
@@ -70,7 +70,7 @@ class ForwardFp8Converted : public testing::TestWithParam<Subject> {
       const bool same = device.device.kind == kGpu.kind && device.device.index == kGpu.index;
       if (same && device.compute_capability >= 80) return;
     }
-    GTEST_SKIP() << "there is no GPU that runs forward_fp8_converted";
+    GTEST_SKIP() << "there is no GPU that runs forward_converted:fp8";
   }
 };
 

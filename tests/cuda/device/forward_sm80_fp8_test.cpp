@@ -1,4 +1,4 @@
-// forward_sm80_fp8 by the gates of fp16, which its products have: fp8 of either kind, scales of every
+// forward_sm80_throughput:fp8 by the gates of fp16, which its products have: fp8 of either kind, scales of every
 // kind, hard scales and values, O of fp8, the largest values.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace flashcore {
 namespace {
 
-constexpr const char* kKernel = "forward_sm80_fp8";
+constexpr const char* kKernel = "forward_sm80_throughput:fp8";
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kBatch = 2, kHeads = 4, kKvHeads = 2, kQueries = 70, kKeys = 150;

@@ -244,7 +244,7 @@ constexpr uint64_t kSeeds[] = {1, 2, uint64_t{1} << 63};
 
 TEST_P(DropoutState, GivesTheBitsOfNumbers) {
   const Plan wanted = plan(numbers_, GetParam().kernel);
-  const Plan reads = plan(memory_, "forward_sm80_dropout_state");
+  const Plan reads = plan(memory_, "forward_sm80_throughput:dropout_state");
   Outputs last;
   for (const uint64_t seed : kSeeds) {
     draw(seed);
@@ -258,7 +258,7 @@ TEST_P(DropoutState, GivesTheBitsOfNumbers) {
 
 TEST_P(DropoutState, IsReadByEachReplayOfAGraph) {
   const Plan wanted = plan(numbers_, GetParam().kernel);
-  const Plan reads = plan(memory_, "forward_sm80_dropout_state");
+  const Plan reads = plan(memory_, "forward_sm80_throughput:dropout_state");
   DeviceTensors tensors(memory_);
   const Workspace workspace(reads.workspace_bytes(), 0);
   const OwnStream stream;
@@ -294,27 +294,27 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"forward_sm80_throughput", DType::bf16, 192, 50, true, 200},
                     Subject{"forward_sm80_throughput", DType::f16, 256, 50, true, 200},
                     Subject{"forward_sm80_throughput", DType::bf16, 256, 50, false, 200},
-                    Subject{"forward_sm80_f32", DType::f32, 64, 70, true, 200},
-                    Subject{"forward_sm80_f32", DType::f32, 128, 70, false, 200},
-                    Subject{"forward_sm80_f32", DType::f32, 256, 50, false, 200},
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 64, 70, true, 200},
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 128, 70, false, 200},
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 256, 50, false, 200},
                     Subject{"forward_sm80_throughput", DType::f16, 128, 3, false, 2100},
-                    Subject{"forward_sm80_f32", DType::f32, 64, 5, true, 2100}));
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 64, 5, true, 2100}));
 
 INSTANTIATE_TEST_SUITE_P(
     Family, ForwardSm80Device,
     testing::Values(Subject{"forward_sm80_throughput", DType::f16, 64, 300, false},
                     Subject{"forward_sm80_throughput", DType::bf16, 128, 300, true},
                     Subject{"forward_sm80_throughput", DType::f16, 256, 130, false},
-                    Subject{"forward_sm80_f32", DType::f32, 64, 100, false},
-                    Subject{"forward_sm80_f32", DType::f32, 200, 70, true},
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 64, 100, false},
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 200, 70, true},
                     Subject{"forward_sm80_throughput", DType::f16, 128, 130, true, 800},
                     Subject{"forward_sm80_throughput", DType::bf16, 128, 1, false, 5000},
                     Subject{"forward_sm80_throughput", DType::f16, 64, 5, true, 2100},
-                    Subject{"forward_sm80_f32", DType::f32, 64, 2, false, 2100},
-                    Subject{"forward_sm80_split_kv", DType::f16, 128, 1, false},
-                    Subject{"forward_sm80_split_kv", DType::bf16, 64, 16, true},
-                    Subject{"forward_sm80_split_kv", DType::f32, 128, 7, true},
-                    Subject{"forward_sm80_split_kv", DType::f16, 64, 200, false}));
+                    Subject{"forward_sm80_throughput:f32", DType::f32, 64, 2, false, 2100},
+                    Subject{"forward_sm80_throughput:split_kv", DType::f16, 128, 1, false},
+                    Subject{"forward_sm80_throughput:split_kv", DType::bf16, 64, 16, true},
+                    Subject{"forward_sm80_throughput:split_kv", DType::f32, 128, 7, true},
+                    Subject{"forward_sm80_throughput:split_kv", DType::f16, 64, 200, false}));
 
 }  // namespace
 }  // namespace flashcore

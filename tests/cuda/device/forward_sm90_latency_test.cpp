@@ -1,4 +1,4 @@
-// forward_sm90_latency, forward_sm90_latency_wide and forward_sm80_latency on a GPU, against the
+// forward_sm90_latency, forward_sm90_latency:wide and forward_sm80_latency on a GPU, against the
 // fp64 reference: from one tile of keys up to rings that go round, tails, masks, lengths, values
 // that are not finite, repeatability, early starts.
 #include <cuda_runtime_api.h>
@@ -39,7 +39,7 @@ struct Variant {
 };
 
 const Variant kHopper{"forward_sm90_latency"};
-const Variant kHopperInvariant{"forward_sm90_latency", true}, kMedium{"forward_sm90_latency_wide"};
+const Variant kHopperInvariant{"forward_sm90_latency", true}, kMedium{"forward_sm90_latency:wide"};
 const Variant kAmpere{"forward_sm80_latency"};
 const Device kGpu = first_gpu();
 
@@ -364,7 +364,7 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
   const Arguments args = bench::bind(host.problem, [&](std::string_view tensor) -> void* {
     return static_cast<std::byte*>(copies.find(tensor)->second) + host.at(tensor).origin();
   });
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.name != name) continue;
     const Result<PlannedKernel> planned = kernel.plan(*resolved, context);
     if (!planned.ok()) return planned.status().message();

@@ -42,7 +42,8 @@ void for_each_element(int64_t rows, int64_t head_dim,
   }
 }
 
-constexpr const char *kKernel = "forward_sm90_throughput", *kTall = "forward_sm90_192x128";
+constexpr const char *kKernel = "forward_sm90_throughput",
+                     *kTall = "forward_sm90_throughput:192x128";
 
 Result<Plan> plan_of(const Problem& problem, const char* kernel = kKernel) {
   PlanOptions options;
@@ -54,7 +55,7 @@ Result<Plan> plan_of(const Problem& problem, const char* kernel = kKernel) {
 // At head dimension 64 there is a choice of tiles, which small problems would leave untested.
 std::vector<const char*> kernels_for(const Problem& problem) {
   if (plan_of(problem, kTall).ok()) {
-    return {kKernel, kTall, "forward_sm90_64x128", "forward_sm90_64x64"};
+    return {kKernel, kTall, "forward_sm90_throughput:64x128", "forward_sm90_throughput:64x64"};
   }
   return {kKernel};
 }
@@ -251,7 +252,7 @@ TEST(ForwardSm90, TallAndLowTilesGiveTheSameBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const bool causal : {false, true}) {
       bench::HostProblem host = bench::make_host_problem(problem_of(dtype, 64, causal), 4711);
-      run_thrice(host, "forward_sm90_64x128");
+      run_thrice(host, "forward_sm90_throughput:64x128");
       const auto memory = host.at("o").memory();
       const std::vector<std::byte> first(memory.begin(), memory.end());
       run_thrice(host, kTall);

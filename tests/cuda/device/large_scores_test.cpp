@@ -39,17 +39,20 @@ class LargeScores : public testing::TestWithParam<const char*> {
 
   static std::string kernel() { return GetParam(); }
   static std::vector<DType> types() {
-    if (kernel() == "forward_sm80_f32") return {DType::f32};
-    if (kernel() == "forward_sm80_split_kv") return {DType::f16, DType::bf16, DType::f32};
+    if (kernel() == "forward_sm80_throughput:f32") return {DType::f32};
+    if (kernel() == "forward_sm80_throughput:split_kv")
+      return {DType::f16, DType::bf16, DType::f32};
     return {DType::f16, DType::bf16};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Hopper, LargeScores,
-                         testing::Values("forward_sm90_throughput", "forward_sm90_192x128",
-                                         "forward_sm90_64x128", "forward_sm90_64x64",
-                                         "forward_sm90_latency", "forward_sm90_latency_wide"));
-constexpr const char* kAmpere[] = {"forward_sm80_throughput", "forward_sm80_split_kv",
-                                   "forward_sm80_f32"};
+                         testing::Values("forward_sm90_throughput",
+                                         "forward_sm90_throughput:192x128",
+                                         "forward_sm90_throughput:64x128",
+                                         "forward_sm90_throughput:64x64", "forward_sm90_latency",
+                                         "forward_sm90_latency:wide"));
+constexpr const char* kAmpere[] = {"forward_sm80_throughput", "forward_sm80_throughput:split_kv",
+                                   "forward_sm80_throughput:f32"};
 INSTANTIATE_TEST_SUITE_P(Ampere, LargeScores, testing::ValuesIn(kAmpere));
 INSTANTIATE_TEST_SUITE_P(AmpereSmall, LargeScores, testing::Values("forward_sm80_latency"));
 class LargeSoftcaps : public LargeScores {};

@@ -103,11 +103,11 @@ void expect_its_gate(PlanOptions options, int64_t head_dim, bool has_workspace) 
 TEST(TransposedVOnGpu, PassesItsGateAtAnyAddress) {
   PlanOptions options;
   if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
-  for (const char* const kernel : {"forward_fp8_sm90", "forward_fp8_v_rows"}) {
+  for (const char* const kernel : {"forward_fp8_sm90", "forward_converted:v_rows"}) {
     options.kernel = kernel;
     for (const int64_t head_dim : {64, 128}) {
       ASSERT_NO_FATAL_FAILURE(
-          expect_its_gate(options, head_dim, options.kernel == "forward_fp8_v_rows"));
+          expect_its_gate(options, head_dim, options.kernel == "forward_converted:v_rows"));
     }
   }
 }
@@ -130,8 +130,8 @@ TEST(TransposedVOnGpu, IsRefusedByTheOthersInTheSameWords) {
     const KernelVerdict& one = (*verdicts)[i];
     ASSERT_EQ(one.kernel, (*others)[i].kernel);
     const bool takes_it = one.kernel == "forward_fp8_sm90" ||
-                          one.kernel == "forward_fp8_sm90_precise" ||
-                          one.kernel == "forward_fp8_v_rows";
+                          one.kernel == "forward_fp8_sm90:precise" ||
+                          one.kernel == "forward_converted:v_rows";
     EXPECT_EQ(one.refusal.empty(), takes_it) << one.kernel << ": " << one.refusal;
     if (takes_it || !(*others)[i].refusal.empty()) continue;  // refused for another reason
     EXPECT_TRUE(one.refusal.starts_with("v_transposed: ")) << one.kernel << ": " << one.refusal;

@@ -1,4 +1,4 @@
-// What of forward_fp8_converted needs no GPU: what is refused, and the problem of 16 bits that it becomes.
+// What of forward_converted:fp8 needs no GPU: what is refused, and the problem of 16 bits that it becomes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What of forward_fp8_v_rows needs no GPU: what is refused, and the problem with V in rows that it becomes.
+// What of forward_converted:v_rows needs no GPU: what is refused, and the problem with V in rows that it becomes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

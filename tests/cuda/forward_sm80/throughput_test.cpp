@@ -369,7 +369,7 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 80,
-                    const char* targets = "80;89;90a", Variant kernel = Variant::half) {
+                    const char* targets = "80;89;90a", Kind kernel = Kind::half) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
   return refusal_on_gpu(throughput::supports(kernel), targets, *resolved,
@@ -389,33 +389,33 @@ TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
 }
 
 TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
-  const auto by = [](DType dtype, Variant kernel) {
+  const auto by = [](DType dtype, Kind kernel) {
     Problem p = dense(dtype, 64, 200);
     p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 200});
     return refusal(p, 80, "80", kernel);
   };
-  EXPECT_EQ(by(DType::f32, Variant::f32), "");
-  EXPECT_THAT(by(DType::f16, Variant::f32), HasSubstr("q: dtype is f16, wanted f32"));
+  EXPECT_EQ(by(DType::f32, Kind::f32), "");
+  EXPECT_THAT(by(DType::f16, Kind::f32), HasSubstr("q: dtype is f16, wanted f32"));
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    EXPECT_EQ(by(dtype, Variant::split_kv), "");
-    EXPECT_EQ(by(dtype, Variant::dropout_state), "dropout_state: is not given, wanted it");
+    EXPECT_EQ(by(dtype, Kind::split_kv), "");
+    EXPECT_EQ(by(dtype, Kind::dropout_state), "dropout_state: is not given, wanted it");
   }
-  for (const Variant kernel : {Variant::half, Variant::f32, Variant::split_kv}) {
+  for (const Kind kernel : {Kind::half, Kind::f32, Kind::split_kv}) {
     EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
   }
-  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Variant::f32),
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Kind::f32),
               HasSubstr("v: head dimension is 257"));
   Problem p = dense(DType::f16, 64, 64);  // broadcast, so that so many keys need no memory
   constexpr int64_t kMost = (int64_t{1} << 29) - 1;
   p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, kMost, 64}, {0, 0, 0, 1});
   p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, kMost, 64});
   p.lse.reset();
-  EXPECT_THAT(refusal(p, 80, "80", Variant::split_kv), HasSubstr("splits"));
-  EXPECT_EQ(refusal(p, 80, "80", Variant::half), "");
+  EXPECT_THAT(refusal(p, 80, "80", Kind::split_kv), HasSubstr("splits"));
+  EXPECT_EQ(refusal(p, 80, "80", Kind::half), "");
 }
 
 TEST(ForwardSm80Refusal, WhatIsStoredInFp8HasAKernelOfItsOwn) {
-  const auto by_fp8 = [](const Problem& p) { return refusal(p, 80, "80", Variant::fp8); };
+  const auto by_fp8 = [](const Problem& p) { return refusal(p, 80, "80", Kind::fp8); };
   for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
     Problem p = dense(dtype, 61, 33);
     p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {2, 4, 100});
@@ -459,9 +459,9 @@ TEST(ForwardSm80Refusal, ASeedInMemoryHasKernelsOfItsOwn) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     Problem p = dense(dtype, 61, 33);
     p.dropout_state = TensorDesc::strided(DType::i64, {2}, {7});
-    EXPECT_NE(refusal(p, 80, "80", Variant::dropout_state), "") << "nobody reads it";
+    EXPECT_NE(refusal(p, 80, "80", Kind::dropout_state), "") << "nobody reads it";
     p.dropout_p = 0.5F;
-    EXPECT_EQ(refusal(p, 80, "80", Variant::dropout_state), "");
+    EXPECT_EQ(refusal(p, 80, "80", Kind::dropout_state), "");
     const Result<ForwardProblem> resolved = resolve(p);
     ASSERT_TRUE(resolved.ok());
     EXPECT_EQ(features_of(*resolved, false), Features::dropout_state);
@@ -471,7 +471,7 @@ TEST(ForwardSm80Refusal, ASeedInMemoryHasKernelsOfItsOwn) {
   p.o.dtype = DType::f16;
   p.dropout_p = 0.5F;
   p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-  EXPECT_THAT(refusal(p, 80, "80", Variant::dropout_state), HasSubstr("q: dtype is f8e4m3"));
+  EXPECT_THAT(refusal(p, 80, "80", Kind::dropout_state), HasSubstr("q: dtype is f8e4m3"));
 }
 
 // Keys and values in pages of so many rows.
@@ -484,7 +484,7 @@ Problem paged(int64_t page_size, int64_t head_dim = 128) {
 }
 
 TEST(ForwardSm80Refusal, OfCachesComputesEverythingThatKeysLieIn) {
-  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Variant::paged); };
+  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Kind::paged); };
   for (const int64_t page_size : {1, 7, 16, 64, 1000}) {
     EXPECT_EQ(of_caches(paged(page_size)), "") << page_size;
   }
@@ -509,7 +509,7 @@ TEST(ForwardSm80Refusal, OfCachesComputesEverythingThatKeysLieIn) {
 }
 
 TEST(ForwardSm80Refusal, OfCachesNamesWhatItDoesNotCompute) {
-  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Variant::paged); };
+  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Kind::paged); };
   EXPECT_THAT(of_caches(dense(DType::f16, 64, 64)), HasSubstr("page_table: is not given"));
   EXPECT_THAT(of_caches(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
   EXPECT_THAT(of_caches(paged(16, 264)), HasSubstr("q: head dimension is 264"));

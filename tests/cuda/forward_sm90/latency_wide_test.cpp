@@ -1,4 +1,4 @@
-// What of forward_sm90_latency_wide needs no GPU: which tiles of keys its warpgroups visit.
+// What of forward_sm90_latency:wide needs no GPU: which tiles of keys its warpgroups visit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -200,11 +200,11 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80;89;90a", TileChoice tile = TileChoice::best) {
+                    const char* targets = "80;89;90a",
+                    const Supports& supports = throughput::supports()) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return refusal_on_gpu(throughput::supports(tile), targets, *resolved,
-                        {.device = gpu(compute_capability)});
+  return refusal_on_gpu(supports, targets, *resolved, {.device = gpu(compute_capability)});
 }
 
 TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
@@ -225,17 +225,23 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
 }
 
-TEST(ForwardSm90Refusal, TilesByNameAreForProblemsWithAChoice) {
-  const auto tallest = [](const Problem& p) {
-    return refusal(p, 90, "80;89;90a", TileChoice::q192_kv128);
+TEST(ForwardSm90Refusal, OnlyHeadDimensionsUpTo64WithoutSoftcapHaveAChoiceOfTiles) {
+  const auto tiles = [](const Problem& p) {
+    std::string names;
+    for (const int row : tile_candidates(*resolve(p))) {
+      names += fmt::format("{} ", tile_name(kConfigs[static_cast<size_t>(row)]));
+    }
+    return names;
   };
-  EXPECT_EQ(tallest(dense(DType::f16, 64, 64)), "");
-  EXPECT_EQ(tallest(dense(DType::bf16, 40, 8)), "");
-  EXPECT_THAT(tallest(dense(DType::f16, 72, 64)), HasSubstr("q: head dimension is 72"));
-  EXPECT_THAT(tallest(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  const std::string all =
+      "forward_sm90_throughput:192x128 forward_sm90_throughput:64x128 "
+      "forward_sm90_throughput:64x64 ";
+  EXPECT_EQ(tiles(dense(DType::f16, 64, 64)), all);
+  EXPECT_EQ(tiles(dense(DType::bf16, 40, 8)), all);
+  EXPECT_EQ(tiles(dense(DType::f16, 72, 64)), "forward_sm90_throughput:128x128 ");
   Problem p = dense(DType::f16, 64, 64);
   p.softcap = 30;
-  EXPECT_THAT(tallest(p), HasSubstr("softcap: is 30"));
+  EXPECT_EQ(tiles(p), "forward_sm90_throughput:128x128 ");
 }
 
 // Keys and values in pages of so many rows.
@@ -249,7 +255,7 @@ Problem paged(int64_t page_size, int64_t head_dim = 128) {
 
 TEST(ForwardSm90Refusal, OfPagesNamesWhatItDoesNotCompute) {
   const auto of_pages = [](const Problem& p) {
-    return refusal(p, 90, "80;89;90a", TileChoice::pages);
+    return refusal(p, 90, "80;89;90a", throughput::paged_supports());
   };
   for (const int64_t page_size : {8, 16, 24, 64, 128, 1000}) {
     EXPECT_EQ(of_pages(paged(page_size)), "") << page_size;

@@ -147,7 +147,7 @@ TEST(BuiltFor, FollowsTheRulesOfMachineCode) {
 
 TEST(LadderKernels, AreInTheTableOfACudaBuildBestFirst) {
   std::vector<std::string> names;
-  for (const Kernel& kernel : kernels()) {
+  for (const Variant& kernel : variants()) {
     if (kernel.device == DeviceKind::cuda && kernel.name.starts_with("0")) {
       names.push_back(kernel.name);
       EXPECT_FALSE(kernel.automatic) << kernel.name;

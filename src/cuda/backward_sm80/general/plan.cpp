@@ -407,7 +407,7 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 
 }  // namespace
 
-Kernel kernel() {
+Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .targets = build::targets::backward_sm80,

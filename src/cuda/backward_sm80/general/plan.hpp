@@ -5,6 +5,6 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-Kernel kernel();
+Variant variant();
 
 }  // namespace flashcore::cuda::backward_sm80::general

@@ -1,13 +1,13 @@
-// backward_sm90 as rows of the kernel table.
+// backward_sm90 as a row of the kernel table.
 #pragma once
+
+#include <vector>
 
 #include "kernel/kernel.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-Kernel kernel();
-
-// backward_sm90_split: a cluster of blocks per tile, for problems with few tiles (split/).
-Kernel split_kernel();
+// With a cluster of blocks per tile, for problems with few tiles (split/), and the plain one.
+std::vector<Variant> variants();
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -1,4 +1,4 @@
-// The resource page of backward_sm90_wide: tiles, registers and shared memory.
+// The resource page of backward_sm90:wide: tiles, registers and shared memory.
 //
 // At head dimension 256, the sums of dK and dV of 64 keys take half of an SM's
 // registers. The part of dQ that a block of so few keys computes is as large as its

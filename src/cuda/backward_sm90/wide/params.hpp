@@ -1,4 +1,4 @@
-// The parameters of the launches of backward_sm90_wide.
+// The parameters of the launches of backward_sm90:wide.
 #pragma once
 
 #include <cuda.h>

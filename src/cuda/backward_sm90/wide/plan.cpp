@@ -24,7 +24,7 @@
 namespace flashcore::cuda::backward_sm90::wide {
 namespace {
 
-constexpr std::string_view kName = "backward_sm90_wide";
+constexpr std::string_view kName = "backward_sm90:wide", kFamily = "backward_sm90_wide";
 // What a section of heads that runs at once reads again and again: half of an H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 
@@ -126,9 +126,9 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   const std::string_view element = launch::element_name(p.dtype);
   const int device = context.device.device.index;
   const launch::Loader loader(kName, device);
-  FLASHCORE_RETURN_IF_ERROR(load_rows(launches, loader, kName, element, "end"));
+  FLASHCORE_RETURN_IF_ERROR(load_rows(launches, loader, kFamily, element, "end"));
   FLASHCORE_RETURN_IF_ERROR(
-      loader.load(launches.tiles, kName,
+      loader.load(launches.tiles, kFamily,
                   fmt::format("wide_{}{}", element, launches.option_tiles ? "_options" : "")));
   return launch::planned<PlannedBackward>(
       kName, device, static_cast<size_t>(parts.end),
@@ -141,11 +141,11 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 
 }  // namespace
 
-Kernel kernel() {
+Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = true,
           .wants_alignment = true,
+          .sources = kFamily,
           .targets = build::targets::backward_sm90_wide,
           .backward = {.supports = supports(), .plan = plan}};
 }

@@ -1,10 +1,10 @@
-// backward_sm90_wide as a row of the kernel table.
+// backward_sm90:wide as a row of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
 
-Kernel kernel();
+Variant variant();
 
 }  // namespace flashcore::cuda::backward_sm90::wide

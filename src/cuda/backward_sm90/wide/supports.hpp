@@ -1,4 +1,4 @@
-// What backward_sm90_wide computes. No CUDA header is needed here, so that refusals are tested in every
+// What backward_sm90:wide computes. No CUDA header is needed here, so that refusals are tested in every
 // build.
 #pragma once
 

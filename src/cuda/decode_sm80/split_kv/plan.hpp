@@ -5,6 +5,6 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-Kernel kernel();
+Variant variant();
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

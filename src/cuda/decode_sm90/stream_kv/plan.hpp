@@ -5,6 +5,6 @@
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
-Kernel kernel();
+Variant variant();
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

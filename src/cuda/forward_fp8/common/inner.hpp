@@ -12,9 +12,9 @@ namespace flashcore::cuda::forward_fp8 {
 
 // The kernel that computes the attention.
 struct Inner {
-  const Kernel* kernel = nullptr;  // static lifetime; null: none
-  std::string config;              // as in PlanContext
-  std::string refusal;             // if there is no kernel, a sentence that says why
+  const Variant* kernel = nullptr;  // static lifetime; null: none
+  std::string config;               // as in PlanContext
+  std::string refusal;              // if there is no kernel, a sentence that says why
 };
 using ChooseInner = Inner (*)(const ForwardProblem& problem, const PlanContext& context);
 

@@ -15,8 +15,6 @@
 
 namespace flashcore::cuda::forward_fp8::converted {
 
-inline constexpr std::string_view kName = "forward_fp8_converted";
-
 // A 16-bit tensor with gaps only at the end of its rows, which are whole chunks.
 struct Placed {
   int64_t offset = 0, bytes = 0;  // kTooLarge if they do not fit

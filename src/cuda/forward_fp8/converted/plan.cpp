@@ -21,7 +21,7 @@
 namespace flashcore::cuda::forward_fp8::converted {
 namespace {
 
-constexpr std::string_view kTargets = build::targets::forward_fp8_converted;
+constexpr std::string_view kName = "forward_converted:fp8", kFamily = "forward_fp8_converted";
 
 struct Planned {
   InputParams inputs;
@@ -246,7 +246,8 @@ Status run(const ForwardProblem& p, const Planned& planned, const PlannedKernel&
 // Whether launches here may begin before those before them have ended: the code waits for them.
 bool waits_for_earlier(const DeviceInfo& device) {
   return device.compute_capability == 90 &&
-         device_code(kTargets, device.compute_capability) == DeviceCode::compiled;
+         device_code(build::targets::forward_fp8_converted, device.compute_capability) ==
+             DeviceCode::compiled;
 }
 
 PlanContext inner_context(PlanContext context) {
@@ -278,8 +279,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   if (planned.layout.converts_o) set_outputs(planned, p);
   const int device = context.device.device.index;
   const launch::Loader loader(kName, device);
-  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.convert_inputs, kName, "inputs"));
-  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.convert_outputs, kName, "outputs"));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.convert_inputs, kFamily, "inputs"));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.convert_outputs, kFamily, "outputs"));
   return launch::planned<PlannedKernel>(
       kName, device, static_cast<size_t>(bytes),
       [p, planned, attention = std::move(*attention)](
@@ -290,11 +291,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 
 }  // namespace
 
-Kernel kernel(ChooseInner choose) {
+Variant variant(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .by_name_because = "numbers past f16 are not the operator's",
-          .targets = kTargets,
+          .sources = kFamily,
+          .targets = build::targets::forward_fp8_converted,
           .supports = but_not(supports(),
                               [choose](const ForwardProblem& p, const PlanContext& context) {
                                 return inner_of(p, context, choose).refusal;

@@ -1,4 +1,4 @@
-// What forward_fp8_converted computes where a 16-bit kernel does. Needs no CUDA header.
+// What forward_converted:fp8 computes where a 16-bit kernel does. Needs no CUDA header.
 #pragma once
 
 #include "kernel/supports.hpp"

@@ -16,7 +16,7 @@
 namespace flashcore::cuda::forward_fp8::v_rows {
 namespace {
 
-constexpr std::string_view kTargets = build::targets::forward_fp8_v_rows;
+constexpr std::string_view kName = "forward_converted:v_rows", kFamily = "forward_fp8_v_rows";
 
 struct Planned {
   ForwardProblem problem;
@@ -76,7 +76,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       .even_strides =
           misaligned_rows("", p.v, DType::f8e4m3, p.batch, p.heads_kv, p.head_dim_v).empty()};
   const int device = context.device.device.index;
-  FLASHCORE_RETURN_IF_ERROR(launch::Loader(kName, device).load(planned.kernel, kName, "rows"));
+  FLASHCORE_RETURN_IF_ERROR(launch::Loader(kName, device).load(planned.kernel, kFamily, "rows"));
   return launch::planned<PlannedKernel>(
       kName, device, static_cast<size_t>(bytes),
       [planned, attention = std::move(*attention)](
@@ -87,10 +87,11 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 
 }  // namespace
 
-Kernel kernel(ChooseInner choose) {
+Variant variant(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .targets = kTargets,
+          .sources = kFamily,
+          .targets = build::targets::forward_fp8_v_rows,
           .supports = but_not(supports(),
                               [choose](const ForwardProblem& p, const PlanContext& context) {
                                 return choose(in_rows(p), inner_context(context)).refusal;

@@ -1,4 +1,4 @@
-// forward_fp8_v_rows as a row of the kernel table.
+// forward_converted:v_rows as a variant of the kernel table.
 #pragma once
 
 #include "cuda/forward_fp8/common/inner.hpp"
@@ -6,6 +6,6 @@
 
 namespace flashcore::cuda::forward_fp8::v_rows {
 
-Kernel kernel(ChooseInner choose);
+Variant variant(ChooseInner choose);
 
 }  // namespace flashcore::cuda::forward_fp8::v_rows

@@ -1,4 +1,4 @@
-// What forward_fp8_v_rows computes where the kernels inside do, and the problem that is left to
+// What forward_converted:v_rows computes where the kernels inside do, and the problem that is left to
 // them. Needs no CUDA header.
 #pragma once
 
@@ -8,8 +8,6 @@
 #include "kernel/supports.hpp"
 
 namespace flashcore::cuda::forward_fp8::v_rows {
-
-inline constexpr std::string_view kName = "forward_fp8_v_rows";
 
 Supports supports();
 

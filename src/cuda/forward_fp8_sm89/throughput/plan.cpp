@@ -106,13 +106,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
       });
 }
 
-Kernel row(std::string_view name, std::string_view by_name_because, Terms terms) {
+Variant variant(std::string_view name, std::string_view by_name_because, Terms terms) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = by_name_because.empty(),
           .by_name_because = by_name_because,
           .tunable = terms == Terms::as_needed,
-          .sources = terms == Terms::as_needed ? std::string_view() : kName,
           .targets = build::targets::forward_fp8_sm89,
           .supports = supports(),
           .plan = [terms](const ForwardProblem& p, const PlanContext& context) {
@@ -122,9 +121,10 @@ Kernel row(std::string_view name, std::string_view by_name_because, Terms terms)
 
 }  // namespace
 
-std::vector<Kernel> kernels() {
-  return {row(kName, kUntimed, Terms::as_needed),
-          row("forward_fp8_sm89_precise", "probabilities in two terms take longer", Terms::two)};
+std::vector<Variant> variants() {
+  return {
+      variant(kName, kUntimed, Terms::as_needed),
+      variant("forward_fp8_sm89:precise", "probabilities in two terms take longer", Terms::two)};
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm89::throughput

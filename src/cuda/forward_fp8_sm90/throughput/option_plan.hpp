@@ -5,6 +5,6 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-Kernel option_kernel();
+Variant options_variant();
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -115,18 +115,18 @@ Status load(Planned& planned, const launch::Loader& loader, bool v_transposed) {
   return loader.load(planned.exact, kName, "exact_" + head);
 }
 
-// What a row of the table computes differently.
-struct Variant {
+// What a variant computes differently.
+struct Options {
   Terms terms = Terms::as_needed;
   bool three = false;  // consumers at 128
 };
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
-                           const Variant& variant) {
+                           const Options& options) {
   Planned planned{};
-  planned.config = variant.three ? kThreeAt128 : choose_config(p.head_dim_qk);
+  planned.config = options.three ? kThreeAt128 : choose_config(p.head_dim_qk);
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
-  set_params(planned.params, p, config.block_q(), variant.terms);
+  set_params(planned.params, p, config.block_q(), options.terms);
   planned.blocks = static_cast<unsigned int>(
       std::min<int64_t>(planned.params.order.size(), context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(planned.params);
@@ -155,27 +155,27 @@ std::string three_declines(const ForwardProblem& p, const PlanContext& context) 
                      p.seqlen_q, product_of({p.batch, p.heads_q}), kConfigs[kThreeAt128].block_q());
 }
 
-Kernel row(std::string_view name, std::string_view by_name_because, const Variant& variant) {
+Variant variant(std::string_view name, std::string_view by_name_because, const Options& options) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = by_name_because.empty(),
           .by_name_because = by_name_because,
           .targets = build::targets::forward_fp8_sm90,
-          .supports = variant.three ? three_supports() : supports(),
-          .plan = [variant](const ForwardProblem& p, const PlanContext& context) {
-            return plan(p, context, variant);
+          .supports = options.three ? three_supports() : supports(),
+          .plan = [options](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, options);
           }};
 }
 
 }  // namespace
 
-std::vector<Kernel> kernels() {
-  Kernel three = row("forward_fp8_sm90_three", {}, {.three = true});
+std::vector<Variant> variants() {
+  Variant three = variant("forward_fp8_sm90:192x64", {}, {.three = true});
   three.declines = three_declines;
-  return {std::move(three), row(kName, {}, {}),
-          row("forward_fp8_sm90_precise", "probabilities in two terms take longer",
-              {.terms = Terms::two}),
-          option_kernel()};
+  return {std::move(three), variant(kName, {}, {}),
+          variant("forward_fp8_sm90:precise", "probabilities in two terms take longer",
+                  {.terms = Terms::two}),
+          options_variant()};
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,4 +1,4 @@
-// forward_fp8_sm90 as rows of the kernel table.
+// forward_fp8_sm90 as a row of the kernel table.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// With P as e4m3 rounds it and, run by name, with P as the sum of two e4m3 numbers.
-std::vector<Kernel> kernels();
+// In tiles of 192 x 64, in others, by name with P as the sum of two e4m3 numbers, and with options.
+std::vector<Variant> variants();
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -7,7 +7,7 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 Supports supports();
 
-// Of forward_fp8_sm90_three, and of forward_fp8_sm90_options.
+// Of forward_fp8_sm90:192x64, and of forward_fp8_sm90:options.
 Supports three_supports();
 Supports option_supports();
 

@@ -101,7 +101,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 
 }  // namespace
 
-Kernel kernel() {
+Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .automatic = true,

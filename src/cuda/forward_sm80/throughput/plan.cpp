@@ -425,17 +425,16 @@ Launch make_launch(const ForwardProblem& p, const Choice& choice) {
   return launch;
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
-                           Variant kernel) {
+Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context, Kind kind) {
   // Whether heads are grouped depends on the longest entry.
   const ForwardProblem p = context.batch_invariant || has_numbers_by_head(asked)
                                ? asked
                                : host::with_grouped_heads(asked);
   Planned planned{};
-  const bool paged = kernel == Variant::paged;
+  const bool paged = kind == Kind::paged;
   const bool splits =
-      kernel == Variant::split_kv || (!paged && splits_keys(asked, context) &&
-                                      !has_fp8_outputs(asked) && context.config != kWhole);
+      kind == Kind::split_kv || (!paged && splits_keys(asked, context) && !has_fp8_outputs(asked) &&
+                                 context.config != kWhole);
   Choice choice = {.dtype = p.dtype,
                    .config = config_index(p),
                    .features = paged ? Features::paged : features_of(p, context.batch_invariant)};
@@ -471,47 +470,38 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
       });
 }
 
-Kernel row(std::string_view name, bool automatic, Variant kernel) {
-  const bool fp8 = kernel == Variant::fp8, paged = kernel == Variant::paged;
-  const bool own_sources = fp8 || paged || kernel == Variant::dropout_state;
-  std::string_view targets = build::targets::forward_sm80_throughput;
-  if (kernel == Variant::dropout_state) targets = build::targets::forward_sm80_dropout_state;
-  if (fp8) targets = build::targets::forward_sm80_fp8;
-  if (paged) targets = build::targets::forward_sm80_paged;
-  return Kernel{.name = std::string(name),
-                .device = DeviceKind::cuda,
-                .automatic = automatic,
-                .wants_alignment = paged,
-                .sources = own_sources ? std::string_view() : kName,
-                .targets = targets,
-                .supports = supports(kernel),
-                .plan = [kernel](const ForwardProblem& p, const PlanContext& context) {
-                  return plan(p, context, kernel);
-                }};
+Variant variant(std::string_view name, Kind kind, std::string_view targets) {
+  Variant variant{.name = std::string(name),
+                  .device = DeviceKind::cuda,
+                  .automatic = kind != Kind::split_kv,
+                  .tunable = kind == Kind::split_kv,
+                  .wants_alignment = kind == Kind::paged,
+                  .targets = targets,
+                  .supports = supports(kind),
+                  .plan = [kind](const ForwardProblem& p, const PlanContext& context) {
+                    return plan(p, context, kind);
+                  }};
+  if (kind == Kind::split_kv || kind == Kind::paged) return variant;
+  variant.candidates = [](const ForwardProblem& p, const PlanContext& context) {
+    return splits_keys(p, context) ? std::vector<std::string>{std::string(kWhole)}
+                                   : std::vector<std::string>();
+  };
+  return variant;
 }
 
 }  // namespace
 
-Kernel paged_kernel() { return row("forward_sm80_paged", true, Variant::paged); }
-
-std::vector<Kernel> kernels() {
+std::vector<Variant> variants() {
+  namespace targets = build::targets;
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
-  std::vector<Kernel> rows = {row(kName, true, Variant::half),
-                              row("forward_sm80_f32", true, Variant::f32),
-                              row("forward_sm80_dropout_state", true, Variant::dropout_state),
-                              row("forward_sm80_split_kv", false, Variant::split_kv),
-                              row("forward_sm80_fp8", true, Variant::fp8)};
-  for (Kernel& one : rows) {
-    if (one.name == "forward_sm80_split_kv") {
-      one.tunable = true;
-      continue;
-    }
-    one.candidates = [](const ForwardProblem& p, const PlanContext& context) {
-      return splits_keys(p, context) ? std::vector<std::string>{std::string(kWhole)}
-                                     : std::vector<std::string>();
-    };
-  }
-  return rows;
+  return {
+      variant(kName, Kind::half, targets::forward_sm80_throughput),
+      variant("forward_sm80_throughput:f32", Kind::f32, targets::forward_sm80_throughput),
+      variant("forward_sm80_throughput:dropout_state", Kind::dropout_state,
+              targets::forward_sm80_dropout_state),
+      variant("forward_sm80_throughput:split_kv", Kind::split_kv, targets::forward_sm80_throughput),
+      variant("forward_sm80_throughput:fp8", Kind::fp8, targets::forward_sm80_fp8),
+      variant("forward_sm80_throughput:paged", Kind::paged, targets::forward_sm80_paged)};
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -1,4 +1,4 @@
-// forward_sm80_throughput as rows of the kernel table.
+// forward_sm80_throughput as a row of the kernel table.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The first kernel is the one for fp16 and bf16.
-std::vector<Kernel> kernels();
-
-// The kernel for keys and values in a cache, paged or left-padded.
-Kernel paged_kernel();
+// The first is the one for fp16 and bf16.
+std::vector<Variant> variants();
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

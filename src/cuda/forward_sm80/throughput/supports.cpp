@@ -26,7 +26,7 @@ constexpr int64_t kChunkElements = 8;  // of 16 bits in a 16-byte chunk
 constexpr int64_t kMostChunks = std::numeric_limits<uint32_t>::max() - kPanelBytes / 16;
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
+std::string refuse_sizes(const ForwardProblem& p, Kind kind) {
   const int config = config_index(p);
   if (config < 0) {
     return fmt::format("q: head dimension is {} and that of v {}, wanted at most {}", p.head_dim_qk,
@@ -38,7 +38,7 @@ std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
   const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
   const int64_t splits = most_splits(p.seqlen_kv);
-  if (kernel == Variant::split_kv && p.batch * p.heads_q * tiles > kMost / splits) {
+  if (kind == Kind::split_kv && p.batch * p.heads_q * tiles > kMost / splits) {
     return fmt::format(
         "k: {} rows make {} splits of each of {} tiles of queries, wanted at most "
         "{} in all",
@@ -110,32 +110,31 @@ int config_index(const ForwardProblem& p) {
                        bytes);
 }
 
-Supports supports(Variant kernel) {
+Supports supports(Kind kind) {
   using enum Feature;
-  const Dtypes inputs = kernel == Variant::fp8   ? kFp8
-                        : kernel == Variant::f32 ? Dtypes{DType::f32}
-                        : kernel == Variant::split_kv || kernel == Variant::dropout_state ? kFloats
-                                                                                          : kHalf;
+  const Dtypes inputs = kind == Kind::fp8                                       ? kFp8
+                        : kind == Kind::f32                                     ? Dtypes{DType::f32}
+                        : kind == Kind::split_kv || kind == Kind::dropout_state ? kFloats
+                                                                                : kHalf;
   Supports supports{.features = feature_sets::kShapes | feature_sets::kScores |
                                 feature_sets::kLayouts | flashcore::Features{o_apart, dropout},
                     .q = inputs,
-                    .o = kernel == Variant::fp8 ? kUpTo32Bits : kFloats,
+                    .o = kind == Kind::fp8 ? kUpTo32Bits : kFloats,
                     .head_dims = {.most = kLargestHeadDim},
                     .rows_below = attention::kMostRows,
                     .arch = {.least = 80},
-                    .extra = [kernel](const ForwardProblem& p, const PlanContext&) {
-                      std::string refusal = refuse_sizes(p, kernel);
-                      return refusal.empty() && kernel == Variant::paged ? refuse_cache(p)
-                                                                         : refusal;
+                    .extra = [kind](const ForwardProblem& p, const PlanContext&) {
+                      std::string refusal = refuse_sizes(p, kind);
+                      return refusal.empty() && kind == Kind::paged ? refuse_cache(p) : refusal;
                     }};
-  if (kernel == Variant::dropout_state) {
+  if (kind == Kind::dropout_state) {
     supports.features = supports.features | dropout_state;
     supports.needs = dropout_state;
-  } else if (kernel == Variant::fp8) {
+  } else if (kind == Kind::fp8) {
     supports.features = supports.features | feature_sets::kLargest |
                         flashcore::Features{dropout_state, k_apart, block_scales, o_scale};
-  } else if (kernel ==
-             Variant::paged) {  // which looks for nothing but the band, and copies whole chunks
+  } else if (kind == Kind::paged) {
+    // It looks for nothing but the band, and copies whole chunks.
     supports.needs = feature_sets::kPages | cache_leftpad;
     supports.features = feature_sets::kShapes | feature_sets::kUnmapped | supports.needs | sinks;
     supports.head_dims.step = kChunkElements;
@@ -148,7 +147,7 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
   const ForwardProblem seen = seen_by_choice(p, context);
   if (seen.seqlen_q > kMostQueries || seen.seqlen_kv < kFewestKeys) return false;
   const ForwardProblem grouped = host::with_grouped_heads(p);
-  return refuse_sizes(grouped, Variant::split_kv).empty() &&
+  return refuse_sizes(grouped, Kind::split_kv).empty() &&
          2 * grouped.batch * grouped.heads_q <= context.device.multiprocessors;
 }
 

@@ -1,4 +1,4 @@
-// What forward_sm90_latency and forward_sm90_latency_wide compute. Needs no CUDA header.
+// What forward_sm90_latency and forward_sm90_latency:wide compute. Needs no CUDA header.
 #pragma once
 
 #include <string_view>

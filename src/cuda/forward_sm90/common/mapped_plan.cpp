@@ -82,7 +82,7 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
                   .v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v)};
   const int device = context.device.device.index;
   FLASHCORE_RETURN_IF_ERROR(
-      launch::Loader(kernel.name, device).load(planned.kernel, kernel.name, kernel.instance));
+      launch::Loader(kernel.name, device).load(planned.kernel, kernel.family, kernel.instance));
   return launch::planned<PlannedKernel>(
       kernel.name, device, 0,
       [p, planned, cache = std::make_shared<MapCache>()](
@@ -91,8 +91,8 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
       });
 }
 
-Kernel mapped_kernel(std::string_view name, std::string_view targets,
-                     Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&)) {
+Variant mapped_variant(std::string_view name, std::string_view targets,
+                       Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&)) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = true,

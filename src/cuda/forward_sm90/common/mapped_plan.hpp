@@ -9,9 +9,9 @@
 namespace flashcore::cuda::forward_sm90 {
 
 struct MappedKernel {
-  std::string_view name;  // also the family's
-  int block_q;            // queries per cluster
-  int cluster;            // blocks per cluster
+  std::string_view name, family;
+  int block_q;  // queries per cluster
+  int cluster;  // blocks per cluster
   std::string instance;
 };
 
@@ -19,8 +19,8 @@ struct MappedKernel {
 Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& context,
                                   const MappedKernel& kernel);
 
-// A row of the table of kernels, compiled for `targets`.
-Kernel mapped_kernel(std::string_view name, std::string_view targets,
-                     Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&));
+// A variant of forward_sm90_latency, compiled for `targets`.
+Variant mapped_variant(std::string_view name, std::string_view targets,
+                       Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&));
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -58,17 +58,17 @@ std::vector<std::string> candidates(const ForwardProblem& p, const PlanContext& 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   const int config = config_of(p, context);
   return plan_mapped(p, context,
-                     {kName, kBlockQ, kConfigs[static_cast<size_t>(config)].ranks,
+                     {kName, kName, kBlockQ, kConfigs[static_cast<size_t>(config)].ranks,
                       fmt::format("small_{}_config{}_{}", launch::element_name(p.dtype), config,
                                   cover_name(cover_of(p)))});
 }
 
 }  // namespace
 
-Kernel kernel() {
-  Kernel kernel = mapped_kernel(kName, build::targets::forward_sm90_latency, plan);
-  kernel.candidates = candidates;
-  return kernel;
+Variant variant() {
+  Variant plain = mapped_variant(kName, build::targets::forward_sm90_latency, plan);
+  plain.candidates = candidates;
+  return plain;
 }
 
 }  // namespace flashcore::cuda::forward_sm90::latency

@@ -5,6 +5,6 @@
 
 namespace flashcore::cuda::forward_sm90::latency {
 
-Kernel kernel();
+Variant variant();
 
 }  // namespace flashcore::cuda::forward_sm90::latency

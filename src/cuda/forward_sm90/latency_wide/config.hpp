@@ -1,4 +1,4 @@
-// The resource page of forward_sm90_latency_wide: a cluster of two blocks computes 128 queries.
+// The resource page of forward_sm90_latency:wide: a cluster of two blocks computes 128 queries.
 //
 //   a block   64 queries; two warpgroups, each with every other KV tile, and one that copies
 //   memory    | Q | rings of K and V tiles per warpgroup | barriers | sums |

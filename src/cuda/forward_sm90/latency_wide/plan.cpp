@@ -13,17 +13,22 @@
 namespace flashcore::cuda::forward_sm90::latency_wide {
 namespace {
 
-constexpr std::string_view kName = "forward_sm90_latency_wide";
+constexpr std::string_view kName = "forward_sm90_latency:wide";
+constexpr std::string_view kFamily = "forward_sm90_latency_wide";
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   return plan_mapped(
       p, context,
-      {kName, kBlockQ, kRanks,
+      {kName, kFamily, kBlockQ, kRanks,
        fmt::format("{}_{}", launch::element_name(p.dtype), cover_name(cover_of(p)))});
 }
 
 }  // namespace
 
-Kernel kernel() { return mapped_kernel(kName, build::targets::forward_sm90_latency_wide, plan); }
+Variant variant() {
+  Variant wide = mapped_variant(kName, build::targets::forward_sm90_latency_wide, plan);
+  wide.sources = kFamily;
+  return wide;
+}
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

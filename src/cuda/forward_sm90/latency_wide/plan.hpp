@@ -1,10 +1,10 @@
-// forward_sm90_latency_wide as a row of the kernel table.
+// forward_sm90_latency:wide as a row of the kernel table.
 #pragma once
 
 #include "kernel/kernel.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-Kernel kernel();
+Variant variant();
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

@@ -1,4 +1,4 @@
-// The unit of work of forward_sm90_latency_wide: a cluster.
+// The unit of work of forward_sm90_latency:wide: a cluster.
 #pragma once
 
 #include "cuda/forward_sm90/latency_wide/config.hpp"
@@ -6,7 +6,7 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-inline constexpr WorkUnit kWorkUnit{.tile = "forward_sm90_latency_wide",
+inline constexpr WorkUnit kWorkUnit{.tile = "forward_sm90_latency:wide",
                                     .block_q = kBlockQ,
                                     .group_q = kBlockQ,
                                     .step_keys = kGroups * kBlockKv,

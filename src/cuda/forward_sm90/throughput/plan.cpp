@@ -32,7 +32,7 @@ namespace {
 
 // Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
-constexpr std::string_view kName = "forward_sm90_throughput", kPagedName = "forward_sm90_paged";
+constexpr std::string_view kName = "forward_sm90_throughput";
 constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
 
 using MapCache = host::PointerCache<Maps, 4>;
@@ -103,13 +103,8 @@ int best_tile(const ForwardProblem& p, const PlanContext& context, ChooseTile ch
   return choose_tile(seen_by_choice(p, context), context.device);
 }
 
-int config_row(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
-               ChooseTile choose_tile) {
-  if (tile == TileChoice::pages) {
-    return choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p));
-  }
-  return tile == TileChoice::best ? best_tile(p, context, choose_tile)
-                                  : tile_candidates(p)[static_cast<size_t>(tile)];
+std::string own_tile(const ForwardProblem& p, const PlanContext& context, ChooseTile choose_tile) {
+  return config_text(kConfigs[static_cast<size_t>(best_tile(p, context, choose_tile))]);
 }
 
 std::vector<std::string> other_tiles(const ForwardProblem& p, const PlanContext& context,
@@ -122,11 +117,12 @@ std::vector<std::string> other_tiles(const ForwardProblem& p, const PlanContext&
   return names;
 }
 
-Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
-                     ChooseTile choose_tile) {
+Planned make_planned(const ForwardProblem& p, const PlanContext& context, ChooseTile choose_tile) {
   Planned planned{};
   const int64_t multiprocessors = context.device.multiprocessors;
-  planned.config = config_row(p, context, tile, choose_tile);
+  planned.config = p.paging.present
+                       ? choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p))
+                       : best_tile(p, context, choose_tile);
   const Config& config = config_of(planned);
   planned.params = make_params(p, config);
   planned.params.launch_name = host::unique_name();
@@ -192,14 +188,14 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
              : launcher.launch(planned.kernel, grid, maps, static_cast<const Params&>(params));
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            ChooseTile choose_tile) {
-  Planned planned = make_planned(p, context, tile, choose_tile);
+  Planned planned = make_planned(p, context, choose_tile);
   if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
   const int device = context.device.device.index;
   FLASHCORE_RETURN_IF_ERROR(
       launch::Loader(kName, device)
-          .load(planned.kernel, p.paging.present ? kPagedName : kName,
+          .load(planned.kernel, p.paging.present ? "forward_sm90_paged" : kName,
                 fmt::format("{}_config{}{}{}", launch::element_name(p.dtype), planned.config,
                             has_features(p) ? "_features" : "", p.paging.present ? "_paged" : "")));
   return launch::planned<PlannedKernel>(
@@ -210,33 +206,29 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
       });
 }
 
-Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile choose_tile) {
-  const bool paged = tile == TileChoice::pages;
+Variant variant(std::string_view name, bool paged, ChooseTile choose_tile) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
-          .automatic = automatic,
           .wants_alignment = true,
-          .sources = paged ? std::string_view() : kName,
           .targets =
               paged ? build::targets::forward_sm90_paged : build::targets::forward_sm90_throughput,
-          .supports = supports(tile),
-          .plan = [tile, choose_tile](const ForwardProblem& p, const PlanContext& context) {
-            return plan(p, context, tile, choose_tile);
+          .supports = paged ? paged_supports() : supports(),
+          .plan = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
+            return plan(p, context, choose_tile);
           }};
 }
 
 }  // namespace
 
-Kernel paged_kernel() { return row(kPagedName, true, TileChoice::pages, nullptr); }
-
-std::vector<Kernel> kernels(ChooseTile choose_tile) {
-  Kernel best = row(kName, true, TileChoice::best, choose_tile);
-  best.candidates = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
+std::vector<Variant> variants(ChooseTile choose_tile) {
+  Variant plain = variant(kName, false, choose_tile);
+  plain.candidates = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
     return other_tiles(p, context, choose_tile);
   };
-  return {std::move(best), row("forward_sm90_192x128", false, TileChoice::q192_kv128, choose_tile),
-          row("forward_sm90_64x128", false, TileChoice::q64_kv128, choose_tile),
-          row("forward_sm90_64x64", false, TileChoice::q64_kv64, choose_tile)};
+  plain.own_config = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
+    return own_tile(p, context, choose_tile);
+  };
+  return {std::move(plain), variant("forward_sm90_throughput:paged", true, choose_tile)};
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

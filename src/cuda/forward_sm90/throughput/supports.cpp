@@ -35,33 +35,26 @@ std::string refuse_cache(const ForwardProblem& p) {
   return {};
 }
 
-// Of a tile by name: where there is no other.
-std::string refuse_single_tile(const ForwardProblem& p) {
-  if (tile_candidates(p).size() > 1) return {};
-  if (has_features(p)) {
-    return fmt::format("softcap: is {} and the scale {}, wanted 0 and a positive one", p.softcap,
-                       p.softmax_scale);
-  }
-  return fmt::format("q: head dimension is {} and that of v {}, which have one tile only",
-                     p.head_dim_qk, p.head_dim_v);
-}
-
 }  // namespace
 
-Supports supports(TileChoice tile) {
+Supports supports() {
   using enum Feature;
-  const Features pages = tile == TileChoice::pages ? feature_sets::kPages : Features();
-  return {.features = feature_sets::kShapes | pages | Features{sinks, softcap, scale_not_positive},
-          .needs = pages,
+  return {.features = feature_sets::kShapes | Features{sinks, softcap, scale_not_positive},
           .q = kHalf,
           .head_dims = {.most = kLargestHeadDim, .step = 8},
           .rows_below = attention::kMostRows,
           .arch = {90, 90},
-          .extra = [tile](const ForwardProblem& p, const PlanContext&) {
-            std::string refusal = host::refuse_tiles(p, kWarpgroupRows);  // the smallest tile's
-            if (!refusal.empty() || tile == TileChoice::best) return refusal;
-            return tile == TileChoice::pages ? refuse_cache(p) : refuse_single_tile(p);
+          .extra = [](const ForwardProblem& p, const PlanContext&) {
+            return host::refuse_tiles(p, kWarpgroupRows);  // the smallest tile's
           }};
+}
+
+Supports paged_supports() {
+  Supports paged = but_not(
+      supports(), [](const ForwardProblem& p, const PlanContext&) { return refuse_cache(p); });
+  paged.needs = feature_sets::kPages;
+  paged.features = paged.features | feature_sets::kPages;
+  return paged;
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

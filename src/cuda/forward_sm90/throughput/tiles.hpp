@@ -40,13 +40,15 @@ constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
   return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
 }
 
-// The first three are also names of kernels (supports.hpp).
+// As a caller asks for it.
 constexpr std::string_view tile_name(const Config& config) {
-  if (config.block_q() == 192) return "forward_sm90_192x128";
+  if (config.block_q() == 192) return "forward_sm90_throughput:192x128";
   if (config.block_q() == 128) {
-    return config.block_kv == 128 ? "forward_sm90_128x128" : "forward_sm90_128x64";
+    return config.block_kv == 128 ? "forward_sm90_throughput:128x128"
+                                  : "forward_sm90_throughput:128x64";
   }
-  return config.block_kv == 128 ? "forward_sm90_64x128" : "forward_sm90_64x64";
+  return config.block_kv == 128 ? "forward_sm90_throughput:64x128"
+                                : "forward_sm90_throughput:64x64";
 }
 
 constexpr WorkUnit work_unit(const Config& config) {

@@ -1,4 +1,4 @@
-// The resource page of backward_sm90_split: the tiles of backward_sm90, each computed by a
+// The resource page of backward_sm90:split: the tiles of backward_sm90, each computed by a
 // cluster of blocks that share its queries, for problems with too few tiles for the GPU.
 //
 //   block 0   | steps 0, 4, 8 .. | ready | dV of keys  0 ..  63 from all, stored |      a cluster of four

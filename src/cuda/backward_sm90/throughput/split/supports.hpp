@@ -1,4 +1,4 @@
-// What backward_sm90_split computes, and how it splits a problem. No CUDA header is needed here, so that both are tested
+// What backward_sm90:split computes, and how it splits a problem. No CUDA header is needed here, so that both are tested
 // in every build.
 #pragma once
 
