@@ -83,20 +83,21 @@ def fingerprints(root: pathlib.Path, rooms: tuple[str, ...] = ("",)) -> dict[str
 # The code that determines a kernel's time. The rooms below it define results, and change more often.
 CPU_ROOMS = ("cpu/",)
 CUDA_ROOMS = ("cuda/attention/", "cuda/tile/", "cuda/ptx/", "cuda/forward", "cuda/backward",
-              "cuda/decode", "cuda/ladder/")
+              "cuda/decode", "cuda/convert/", "cuda/ladder/")
 
 
 def cuda_fingerprints(root: pathlib.Path) -> dict[str, str]:
-    """Returns hashes by the names in kernel.json: one per folder, for all of its rows."""
+    """Returns hashes by the names in kernel.json: one per family, for all variants."""
     src = (root / "src").resolve()
     found = {}
     for description in sorted((src / "cuda").rglob("kernel.json")):
         said = json.loads(description.read_text(encoding="utf-8"))
-        # "sources": another kernel's folder, whose files are compiled once more.
-        own = (description.parent / said.get("sources", ".")).resolve()
-        files = [path for folder in (own, own.parent / "common") for path in sorted(folder.rglob("*"))
-                 if path.suffix in (".hpp", ".cpp", ".cu", ".cuh", ".in")]
-        found[said["name"]] = fingerprint(files, src, CUDA_ROOMS)
+        own = description.parent
+        others = {src / "cuda" / row["namespace"].replace("::", "/")  # whose kernels it has, too
+                  for row in said.get("instances", {}).get("list", []) if "namespace" in row}
+        files = {path for folder in (own, own.parent / "common", *others) for path in folder.rglob("*")
+                 if path.suffix in (".hpp", ".cpp", ".cu", ".cuh", ".in")}
+        found[said["name"]] = fingerprint(sorted(files), src, CUDA_ROOMS)
     return found
 
 

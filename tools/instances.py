@@ -14,8 +14,8 @@
     "header":    defines the kernels; in the folder or from src
     "namespace": below flashcore::cuda; by default the folder's
     "shape":     launch::Shape's members, as C++; a row's own are added
-    "list":      rows: "name", "kernel" and "group", as text in which {...} stands for values of "over"; "header",
-                 "shape"; "only" or "except": a target; "together": in one file for the simulator, too
+    "list":      rows: "name", "kernel" and "group", as text in which {...} stands for values of "over"; "namespace",
+                 "header", "shape"; "only" or "except": a target; "together": in one file for the simulator, too
 
 For "type" in "over" (f16, bf16, f32, fp8), {element} is fp16, bf16, ... and {Element} the C++ type Fp16, Bf16, ...
 """
@@ -29,7 +29,7 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
 # launch::Shape's members, in order.
 SHAPE = dict.fromkeys(("threads", "shared_bytes", "blocks_per_sm", "cluster"), "unsigned int") | {"prefers_shared": "bool"}
-ROW = {"name", "kernel", "group", "over", "header", "shape", "only", "except", "together"}
+ROW = {"name", "kernel", "group", "over", "namespace", "header", "shape", "only", "except", "together"}
 
 
 @dataclasses.dataclass
@@ -62,8 +62,9 @@ def elements(values):
 def expand(path, source, family, described):
     """Returns the instances of a kernel.json."""
     folder = path.parent.relative_to(source)
-    namespace = described.get("namespace", "::".join(folder.parts[1:]))
+    own = described.get("namespace", "::".join(folder.parts[1:]))
     for row in described["list"]:
+        namespace = row.get("namespace", own)
         unknown = set(row) - ROW
         unknown |= set(row.get("shape", {})) - set(SHAPE) | set(described.get("shape", {})) - set(SHAPE)
         if unknown:

@@ -1,10 +1,12 @@
 """Reads the CUDA kernels' descriptions: src/cuda/**/kernel.json.
 
-    name           name of the kernel, and of the family of its sources
+    name           name of the family: what is compiled for the same targets
     targets        its compilation targets (src/cuda/families.cmake reads them)
-    color          colour in plots
-    fills_the_gpu  true for kernels for problems that fill the GPU; others are left out of the sweep's tables
-    sources        another kernel's folder, whose files are compiled once more for this one
+    kernels        names under which it runs in evidence, each with
+                     color          colour in plots
+                     fills_the_gpu  true for kernels for problems that fill the GPU; others are left out of the
+                                    sweep's tables
+    code_kb        the most device code for one target (check_code_size.py)
     budgets        limits for its functions, first match first: registers per thread; bytes of spills, stack and
                    shared memory per block. `files` are object names; static_only: no variant of the table
                    launches it, so only its static shared memory counts
@@ -20,10 +22,12 @@ from reporting.evidence import Failure, check
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAMES = {"type": "array", "items": {"type": "string"}}
 SCHEMA = {
-    "type": "object", "required": ["name", "targets", "budgets"],
-    "properties": {"name": {"type": "string"}, "targets": NAMES, "color": {"type": "string"},
-                   "fills_the_gpu": {"type": "boolean"}, "sources": {"type": "string"}, "about": {"type": "string"},
-                   "instances": {"type": "object"},
+    "type": "object", "required": ["name", "targets", "kernels", "code_kb", "budgets"],
+    "properties": {"name": {"type": "string"}, "targets": NAMES, "about": {"type": "string"},
+                   "kernels": {"type": "object", "additionalProperties": {
+                       "type": "object", "properties": {"color": {"type": "string"},
+                                                        "fills_the_gpu": {"type": "boolean"}}}},
+                   "code_kb": {"type": "integer", "minimum": 1}, "instances": {"type": "object"},
                    "budgets": {"type": "array", "items": {
                        "type": "object",
                        "required": ["files", "targets", "registers", "spills", "stack", "shared"],
@@ -36,8 +40,8 @@ SCHEMA = {
 class Folder:
     path: str  # below src/cuda
     name: str
-    color: str
-    fills_the_gpu: bool
+    kernels: dict[str, dict]
+    code_kb: int
     budgets: list[dict]
 
     def object_name(self, file: str) -> str | None:
@@ -63,6 +67,6 @@ def folders(root: pathlib.Path = ROOT) -> list[Folder]:
             check(said, SCHEMA, {})
         except Failure as failure:
             raise Failure(f"{path}: {failure}") from failure
-        found.append(Folder(path.parent.relative_to(base).as_posix(), said["name"], said.get("color", ""),
-                            said.get("fills_the_gpu", True), said["budgets"]))
+        found.append(Folder(path.parent.relative_to(base).as_posix(), said["name"], said["kernels"],
+                            said["code_kb"], said["budgets"]))
     return found

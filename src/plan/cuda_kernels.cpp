@@ -12,12 +12,12 @@
 #include "cuda/backward_sm80/general/plan.hpp"
 #include "cuda/backward_sm90/throughput/plan.hpp"
 #include "cuda/backward_sm90/wide/plan.hpp"
+#include "cuda/convert/fp8/layout.hpp"
+#include "cuda/convert/fp8/plan.hpp"
+#include "cuda/convert/v_rows/plan.hpp"
+#include "cuda/convert/v_rows/supports.hpp"
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
-#include "cuda/forward_fp8/converted/layout.hpp"
-#include "cuda/forward_fp8/converted/plan.hpp"
-#include "cuda/forward_fp8/v_rows/plan.hpp"
-#include "cuda/forward_fp8/v_rows/supports.hpp"
 #include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
@@ -116,8 +116,8 @@ Variant declining(Variant variant, Declines declines) {
 
 // The variant that is chosen for the problem inside of another kernel. If none is chosen, the
 // refusal of `most`, which computes most problems.
-cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext& context,
-                                      std::string_view most) {
+cuda::convert::Inner choose_inner(const ForwardProblem& p, const PlanContext& context,
+                                  std::string_view most) {
   KernelChoice choice = choose_kernel(p, context);
   if (choice.kernel != nullptr) return {choice.kernel, std::move(choice.config), {}};
   const Variant* const refuses = asked_for(most, p, context).variant;
@@ -125,12 +125,12 @@ cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext
 }
 
 // Chooses for an fp8 problem that was converted to 16 bits.
-cuda::forward_fp8::Inner choose_16_bit(const ForwardProblem& p, const PlanContext& context) {
+cuda::convert::Inner choose_16_bit(const ForwardProblem& p, const PlanContext& context) {
   return choose_inner(p, context, "forward_sm80_throughput");
 }
 
 // Chooses for a problem whose V was transposed back into rows.
-cuda::forward_fp8::Inner choose_for_rows(const ForwardProblem& p, const PlanContext& context) {
+cuda::convert::Inner choose_for_rows(const ForwardProblem& p, const PlanContext& context) {
   return choose_inner(p, context, is_fp8(p.dtype) ? "forward_sm80_throughput:fp8" : "decode_sm80");
 }
 
@@ -143,16 +143,16 @@ std::string by_inner(std::string_view what, const ForwardProblem& inner,
 
 // What converts tensors, and leaves the attention to other kernels.
 std::vector<Variant> converting() {
-  namespace fp8 = cuda::forward_fp8;
-  Variant converted = fp8::converted::variant(choose_16_bit);
+  namespace convert = cuda::convert;
+  Variant converted = convert::fp8::variant(choose_16_bit);
   converted.by_name_where = converted_by_name;
   converted.inner = [](const ForwardProblem& p, const PlanContext& context) {
-    const fp8::converted::Layout layout = fp8::converted::layout_of(p);
-    return by_inner(to_string(layout.dtype), fp8::converted::as_16_bit(p, layout), context);
+    const convert::fp8::Layout layout = convert::fp8::layout_of(p);
+    return by_inner(to_string(layout.dtype), convert::fp8::as_16_bit(p, layout), context);
   };
-  Variant v_rows = fp8::v_rows::variant(choose_for_rows);
+  Variant v_rows = convert::v_rows::variant(choose_for_rows);
   v_rows.inner = [](const ForwardProblem& p, const PlanContext& context) {
-    return by_inner("V in rows", fp8::v_rows::in_rows(p), context);
+    return by_inner("V in rows", convert::v_rows::in_rows(p), context);
   };
   return {std::move(converted), std::move(v_rows)};
 }

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/forward_fp8/converted/layout.hpp"
+#include "cuda/convert/fp8/layout.hpp"
 #include "cuda/forward_sm80/latency/work.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
 #include "cuda/forward_sm80/throughput/work.hpp"
@@ -48,7 +48,7 @@ std::string with_provenance(const std::string& sentence, const Tuning& tuning) {
 bool is_faster_as_bf16(const ForwardProblem& p) {
   constexpr int64_t kNarrower = 192, kLong = 16384;  // where fp8 products are ahead
   if (p.dtype != DType::f8e4m3 || p.mixes_fp8() || p.v_transposed) return false;
-  const cuda::forward_fp8::converted::Layout layout = cuda::forward_fp8::converted::layout_of(p);
+  const cuda::convert::fp8::Layout layout = cuda::convert::fp8::layout_of(p);
   if (layout.dtype != DType::bf16 || layout.converts_o || p.amax_s.present) return false;
   if (p.head_dim_v <= kNarrower || p.seqlen_q < kLong || p.seqlen_kv < kLong) return false;
   const bool whole = p.band.left < 0 && p.band.right <= 0;

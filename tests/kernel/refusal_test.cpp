@@ -12,10 +12,10 @@
 #include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
 #include "cuda/backward_sm90/wide/supports.hpp"
+#include "cuda/convert/fp8/supports.hpp"
+#include "cuda/convert/v_rows/supports.hpp"
 #include "cuda/decode_sm80/split_kv/supports.hpp"
 #include "cuda/decode_sm90/stream_kv/supports.hpp"
-#include "cuda/forward_fp8/converted/supports.hpp"
-#include "cuda/forward_fp8/v_rows/supports.hpp"
 #include "cuda/forward_fp8_sm89/throughput/supports.hpp"
 #include "cuda/forward_fp8_sm90/throughput/supports.hpp"
 #include "cuda/forward_sm80/latency/supports.hpp"
@@ -224,8 +224,8 @@ TEST(Refusal, WhatAKernelDoesNotSayThatItComputesIsRefused) {
   expect_closed(fp8::three_supports(), "forward_fp8_sm90:192x64");
   expect_closed(fp8::option_supports(), "forward_fp8_sm90:options");
   expect_closed(gpu::forward_fp8_sm89::throughput::supports(), "forward_fp8_sm89");
-  expect_closed(gpu::forward_fp8::converted::supports(), "forward_converted:fp8");
-  expect_closed(gpu::forward_fp8::v_rows::supports(), "forward_converted:v_rows");
+  expect_closed(gpu::convert::fp8::supports(), "forward_converted:fp8");
+  expect_closed(gpu::convert::v_rows::supports(), "forward_converted:v_rows");
   expect_closed(gpu::ladder::supports(DType::f16, {}, true), "ladder");
   expect_closed(gpu::backward_sm80::general::supports(), "backward_sm80");
   expect_closed(gpu::backward_sm90::throughput::supports(), "backward_sm90");

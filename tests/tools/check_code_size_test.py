@@ -10,7 +10,7 @@ import check_code_size as tool  # noqa: E402
 from device_code import container, elf, entry  # noqa: E402
 from kernel_folders import Folder  # noqa: E402
 
-KERNELS = [Folder("forward/kernel", "kernel", "", True, [])]
+KERNELS = [Folder("forward/kernel", "kernel", {}, 1, [])]
 
 
 class CodeSize(unittest.TestCase):
@@ -28,6 +28,12 @@ class CodeSize(unittest.TestCase):
             (pathlib.Path(build) / tool.OBJECTS).write_text("\n".join(listed), encoding="utf-8")
             self.assertEqual(dict(tool.sizes(pathlib.Path(build), KERNELS)),
                              {("kernel", "sm_80"): 104})
+
+    def test_a_family_is_held_to_its_own_size(self):
+        self.assertEqual(tool.complaints({("kernel", "sm_80"): 1024}, KERNELS), [])
+        self.assertEqual(tool.complaints({("kernel", "sm_80"): 1024, ("kernel", "sm_90"): 1025}, KERNELS),
+                         ["over budget: kernel has 1025 bytes of code for sm_90, at most 1024"])
+        self.assertIn("no device code was found", tool.complaints({}, KERNELS)[0])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def report(registers=96, stores=0, loads=0, stack=0, target="sm_80", static="", 
             f"ptxas info    : Used {registers} registers, used 1 barriers{static}\n{extra}")
 
 
-BUDGETS = [Folder("ladder", "ladder", "", True,
+BUDGETS = [Folder("ladder", "ladder", {}, 1,
                   [{"files": "*", "targets": ["sm_80"], "registers": 128, "spills": 0, "stack": 0,
                     "shared": 101376}])]
 
@@ -113,11 +113,11 @@ class Folders(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             path = pathlib.Path(name) / "src/cuda/a/kernel.json"
             path.parent.mkdir(parents=True)
-            sound = {"name": "a", "targets": ["80"], "budgets": []}
+            sound = {"name": "a", "targets": ["80"], "kernels": {"a": {}}, "code_kb": 1, "budgets": []}
             path.write_text(json.dumps(sound))
             self.assertEqual(folders(pathlib.Path(name))[0].name, "a")
-            path.write_text(json.dumps(sound | {"fills_gpu": False}))
-            with self.assertRaisesRegex(Failure, "kernel.json: has 'fills_gpu', wanted a key that is known; the "
+            path.write_text(json.dumps(sound | {"kernels": {"a": {"fills_gpu": False}}}))
+            with self.assertRaisesRegex(Failure, "kernel.json: kernels.a: has 'fills_gpu', wanted a key that is known; the "
                                                  "nearest is 'fills_the_gpu'"):
                 folders(pathlib.Path(name))
 

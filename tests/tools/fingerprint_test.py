@@ -68,10 +68,10 @@ class Fingerprints(unittest.TestCase):
         self.assertEqual(self.before, self.prints())
 
     def test_tables_go_by_a_kernels_own_code_and_device_code(self):
-        self.write("cuda/one/fast/kernel.json", '{"name": "one"}')
+        self.write("cuda/one/fast/kernel.json", '{"name": "one", "instances": {"list": [{"namespace": "one::other"}]}}')
         self.write("cuda/one/fast/plan.cpp",
                    '#include "problem/size.hpp"\n#include "cuda/tile/tile.hpp"\nint plan();\n')
-        self.write("cuda/one/again/kernel.json", '{"name": "again", "sources": "../fast"}')
+        self.write("cuda/one/other/plan.hpp", "int other();\n")
         self.write("cuda/tile/tile.hpp", "int tile();\n")
 
         def prints():
@@ -79,11 +79,13 @@ class Fingerprints(unittest.TestCase):
                     tool.fingerprints(self.src.parent, tool.CPU_ROOMS))
 
         before = prints()
-        self.assertEqual(before["one"], before["again"])
         self.write("problem/size.hpp", "using Size = int;\n")
         self.assertEqual(before, prints())
         self.write("cuda/tile/tile.hpp", "int tile(int);\n")
-        self.assertNotEqual(before["one"], prints()["one"])
+        changed = prints()["one"]
+        self.assertNotEqual(before["one"], changed)
+        self.write("cuda/one/other/plan.hpp", "int other(int);\n")
+        self.assertNotEqual(changed, prints()["one"])
         self.assertEqual(before["cpu_simd"], prints()["cpu_simd"])
 
 

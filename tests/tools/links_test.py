@@ -24,7 +24,7 @@ def anchors(text: str) -> set[str]:
 
 
 # Operators around attention, which semantics.md describes.
-WITHOUT_A_PAGE = {"quantize", "serving"}
+WITHOUT_A_PAGE = {"convert"}
 
 
 def page_of(family: str) -> str:

@@ -11,7 +11,7 @@
 namespace flashcore {
 
 struct CallCase {
-  std::string_view kernel;  // as kernel.json of its folder names it
+  std::string_view kernel;  // as kernel.json of its family names it
   std::function<Status(const DeviceInfo&)> run;
 };
 std::vector<CallCase> call_cases();

@@ -34,9 +34,9 @@ BACKWARD = {"backward-gpu": "### Deterministic",
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
 PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
-KERNELS = kernel_folders.folders()
+KERNELS = {name: said for folder in kernel_folders.folders() for name, said in folder.kernels.items()}
 # Kernels for problems that do not fill the GPU, which the sweep's do.
-FOR_SMALL = tuple(one.name for one in KERNELS if not one.fills_the_gpu)
+FOR_SMALL = tuple(name for name, said in KERNELS.items() if not said.get("fills_the_gpu", True))
 
 
 def headline(evidence: dict) -> str:
@@ -469,7 +469,7 @@ def backward_ratios(all_evidence: Evidence) -> str:
     benches = [Bench(one, all_evidence.is_stale) for one in files]
     modes = [bench.head_dim_ratios(peer)
              for bench, peer in zip(benches, ("fa4", "fa4_deterministic"), strict=True)]
-    stale = [STALE if any(bench.stale(one.name, bench.suite("sweep")) for one in KERNELS) else ""
+    stale = [STALE if any(bench.stale(name, bench.suite("sweep")) for name in KERNELS) else ""
              for bench in benches]
 
     def text(ratios: list[float]) -> str:
@@ -543,7 +543,7 @@ def parts(all_evidence: Evidence) -> dict:
              "bench small": of(lambda b: b.against_peer("small")),
              "bench decode": of(lambda b: b.against_peer("decode")),
              "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
-    for kernel in [one.name for one in KERNELS]:
+    for kernel in KERNELS:
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
         found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
 

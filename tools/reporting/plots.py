@@ -1,7 +1,7 @@
 """What the pictures show, and their colours."""
 from reporting import bench as bench_parts
 
-COLORS = {one.name: one.color for one in bench_parts.KERNELS if one.color} | {
+COLORS = {name: said["color"] for name, said in bench_parts.KERNELS.items() if "color" in said} | {
     "cpu_simd": "#2f7fd6", "cudnn": "#3f9d4f", "cudnn_direct": "#86bf5a", "flash": "#9567cc",
     "efficient": "#cf4a74", "math": "#8a939d", "flex": "#b57f5c", "fa2": "#6f63dd", "fa3": "#d45fbd",
     "fa4": "#8c2f7b", "flashinfer": "#45aec6", "xformers": "#a5803c", "openblas": "#3f9d4f",

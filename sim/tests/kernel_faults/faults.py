@@ -44,26 +44,26 @@ PAGED = problem("forward_sm90_throughput:paged", "--dtype bf16 --shape 2,4,200,1
 # Several boxes a page.
 PAGED_BOXES = problem("forward_sm90_throughput:paged",
                       "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
-PAGED_UNIT = "forward_sm90/paged/bf16_config5_paged.cu"
+PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
 
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
 SHARED = problem("forward_sm90_latency:wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
-SHARED_UNIT = "latency_wide/bf16_whole.cu"
+SHARED_UNIT = "forward_sm90/latency/bf16_whole.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
 AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
 AMPERE_PAGED = problem("forward_sm80_throughput:paged",
                        "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
-AMPERE_PAGED_UNIT = "forward_sm80/paged/bf16_config2_paged.cu"
+AMPERE_PAGED_UNIT = "forward_sm80/throughput/bf16_config2_paged.cu"
 # Random problems whose tables have indices out of range.
 AMPERE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:paged", "--shapes", "none",
                 "--paged", "--narrow", "--dtypes", "bf16", "--random", "60", "--random-seed", "0", "--largest-seqlen",
                 "60", "--largest-head-dim", "64", "--most-heads", "4"]
-AMPERE_TABLE_UNIT = "forward_sm80/paged/bf16_config0_paged.cu"
+AMPERE_TABLE_UNIT = "forward_sm80/throughput/bf16_config0_paged.cu"
 STORED = problem("forward_sm80_throughput:fp8", "--dtype f8e4m3 --shape 1,1,100,64 --seqlen-kv 300")
-STORED_UNIT = "forward_sm80/fp8/fp8_config0_fp8.cu"
+STORED_UNIT = "forward_sm80/throughput/fp8_config0_fp8.cu"
 # Values in blocks of 64 keys, each with a scale.
 STORED_BLOCKS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:fp8", "--shapes", "none",
                  "--random", "1", "--random-seed", "1039", "--largest-seqlen", "112", "--most-heads", "4"]
@@ -128,7 +128,7 @@ SM90_BACKWARD = "cuda/backward_sm90/throughput/"
 # Blocks of queries and of keys.
 # Four blocks share the queries of a tile.
 HOPPER_SPLIT = ["run", "--backward", *problem("backward_sm90:split", "--dtype bf16 --shape 1,1,700,128 --seqlen-kv 200")[1:]]
-HOPPER_SPLIT_UNIT = "backward_sm90/split/split4_bf16_config1.cu"
+HOPPER_SPLIT_UNIT = "backward_sm90/throughput/split4_bf16_config1.cu"
 HOPPER_SPLIT_FOLDER = "cuda/backward_sm90/throughput/split/"
 HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90:wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
 HOPPER_WIDE_UNIT = "backward_sm90/wide/wide_bf16.cu"
@@ -149,8 +149,8 @@ QUANTIZE = ["quantize", "--device", "sim", "--sim-seed", "5", "--check", "--dtyp
 QUANTIZE_TILES = [*QUANTIZE, "--kv-scale-block", "16"]
 QUANTIZE_MEANS = [*QUANTIZE, "--smooth-k"]
 QUANTIZE_TENSOR = [*QUANTIZE, "--scales", "tensor"]
-QUANTIZE_UNIT = "quantize/rows/kernel.cu"
-QUANTIZE_KERNEL = "cuda/quantize/rows/kernel.cuh"
+QUANTIZE_UNIT = "convert/quantize.cu"
+QUANTIZE_KERNEL = "cuda/convert/quantize/kernel.cuh"
 
 # This project's own, each as it was before the commit that mended it.
 OURS = [
@@ -238,7 +238,7 @@ OURS = [
         (THROUGHPUT + "exact_rows.cuh",
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
           "race", commit="a0568a6"),
-    Fault("dropped_infinity", "dropout_state/fp16_config0_dropout_state.cu",
+    Fault("dropped_infinity", "forward_sm80/throughput/fp16_config0_dropout_state.cu",
           ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:dropout_state",
            "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",
            "--largest-head-dim", "64"], [
@@ -260,7 +260,7 @@ FP8_COLUMNS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forw
 FP8_COLUMNS_UNIT = "forward_fp8_sm90/throughput/columns_d64.cu"
 # V in two parts of 128 columns.
 FP8_PARTS = problem("forward_fp8_sm90:options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
-FP8_PARTS_UNIT = "forward_fp8_sm90/options/options_e4m3_256.cu"
+FP8_PARTS_UNIT = "forward_fp8_sm90/throughput/options_e4m3_256.cu"
 # Scores so large that blocks are computed again.
 FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
 
@@ -271,14 +271,14 @@ FP8_ADA_LARGE = problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --
 FP8_ADA_HIDDEN = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_sm89", "--shapes", "none",
                   "--narrow", "--dtypes", "f8e4m3", "--random", "1", "--random-seed", "384", "--largest-seqlen", "100",
                   "--largest-head-dim", "64", "--most-heads", "2"]
-CONVERTED_UNIT = "forward_fp8/converted/kernel.cu"
-CONVERTED = "cuda/forward_fp8/converted/kernel.cuh"
+CONVERTED_UNIT = "convert/fp8.cu"
+CONVERTED = "cuda/convert/fp8/kernel.cuh"
 # Packed batches, scales and LSEs among them.
 CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_converted:fp8", "--shapes",
                     "none", "--random", "15", "--random-seed", "196", "--largest-seqlen", "64", "--most-heads", "4"]
 
-V_ROWS_UNIT = "forward_fp8/v_rows/rows.cu"
-V_ROWS = "cuda/forward_fp8/v_rows/kernel.cuh"
+V_ROWS_UNIT = "convert/rows.cu"
+V_ROWS = "cuda/convert/v_rows/kernel.cuh"
 V_ROWS_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_converted:v_rows", "--shapes", "none",
                  "--v-transposed", "--random", "15", "--random-seed", "0", "--largest-seqlen", "64", "--most-heads", "4"]
 

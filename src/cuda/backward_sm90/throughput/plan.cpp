@@ -27,7 +27,7 @@
 namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
 
-constexpr std::string_view kName = "backward_sm90", kSplitFamily = "backward_sm90_split";
+constexpr std::string_view kName = "backward_sm90";
 // What a section of heads that runs at once reads and adds to again and again, Q, dO and the sums of
 // dQ: half of an H100's L2, or most of it for so few heads.
 constexpr int64_t kSectionBytes = int64_t{20} << 20, kMostSectionBytes = int64_t{40} << 20;
@@ -183,7 +183,7 @@ Status load(Planned& planned, const launch::Loader& loader, int config, int spli
       fmt::format("{}_config{}", launch::element_name(planned.problem.forward.dtype), config);
   FLASHCORE_RETURN_IF_ERROR(load_rows(launches, loader, kName, prefix, in_turn ? "finish" : "end"));
   if (splits > 1) {
-    return loader.load(launches.tiles, kSplitFamily, fmt::format("split{}_{}", splits, prefix));
+    return loader.load(launches.tiles, kName, fmt::format("split{}_{}", splits, prefix));
   }
   const std::string_view suffix = launches.option_tiles ? "_options" : in_turn ? "_in_turn" : "";
   return loader.load(launches.tiles, kName, fmt::format("{}{}", prefix, suffix));
@@ -234,13 +234,12 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
       });
 }
 
-Variant variant(std::string_view name, std::string_view targets, const BackwardSupports& supports,
-                bool is_split) {
+Variant variant(std::string_view name, const BackwardSupports& supports, bool is_split) {
   return {
       .name = std::string(name),
       .device = DeviceKind::cuda,
       .wants_alignment = true,
-      .targets = targets,
+      .targets = build::targets::backward_sm90,
       .backward = {.supports = supports,
                    .plan = [is_split](const BackwardProblem& problem, const PlanContext& context) {
                      return plan(problem, context, is_split);
@@ -250,9 +249,8 @@ Variant variant(std::string_view name, std::string_view targets, const BackwardS
 }  // namespace
 
 std::vector<Variant> variants() {
-  return {
-      variant("backward_sm90:split", build::targets::backward_sm90_split, split::supports(), true),
-      variant(kName, build::targets::backward_sm90, supports(), false)};
+  return {variant("backward_sm90:split", split::supports(), true),
+          variant(kName, supports(), false)};
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -117,12 +117,11 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (!place_workspace(planned, p, units)) {
     return unsupported("kernel {}: workspace: is larger than memory can be", kName);
   }
-  const bool pairs = kConfigs[static_cast<size_t>(planned.config)].reads_pairs;
   const int device = context.device.device.index;
   {
     const launch::Loader loader(kName, device);
     FLASHCORE_RETURN_IF_ERROR(loader.load(
-        planned.kernel, pairs ? "decode_sm80_pairs" : kName,
+        planned.kernel, kName,
         fmt::format("decode80_{}_config{}", launch::element_name(p.dtype), planned.config)));
     FLASHCORE_RETURN_IF_ERROR(loader.load(
         planned.combine, kName, p.head_dim_v > kCombineThreads ? "combine_wide" : "combine"));

@@ -23,9 +23,7 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 namespace {
 
 constexpr std::string_view kName = "forward_fp8_sm90:options";
-constexpr std::string_view kE4M3Family = "forward_fp8_sm90_options";
-constexpr std::string_view kE5M2Family = "forward_fp8_sm90_options_e5m2";
-constexpr std::string_view kRowsFamily = "forward_fp8_sm90";  // of all but the attention
+constexpr std::string_view kFamily = "forward_fp8_sm90";
 
 // Of Q, K and the workspace.
 using MapCache = host::PointerCache<Maps, 3>;
@@ -160,12 +158,12 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
 Status load(Planned& planned, const launch::Loader& loader, bool e5m2) {
   const std::string_view type = e5m2 ? "e5m2" : "e4m3";
   const int head_dim = kOptionConfigs[static_cast<size_t>(planned.config)].head_dim;
-  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, e5m2 ? kE5M2Family : kE4M3Family,
-                                        fmt::format("options_{}_{}", type, head_dim)));
-  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.transpose, kRowsFamily, "option_transpose"));
   FLASHCORE_RETURN_IF_ERROR(
-      loader.load(planned.exact, kRowsFamily, fmt::format("option_exact_{}", type)));
-  return loader.load(planned.clear, kRowsFamily, "clear_largest");
+      loader.load(planned.attention, kFamily, fmt::format("options_{}_{}", type, head_dim)));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.transpose, kFamily, "option_transpose"));
+  FLASHCORE_RETURN_IF_ERROR(
+      loader.load(planned.exact, kFamily, fmt::format("option_exact_{}", type)));
+  return loader.load(planned.clear, kFamily, "clear_largest");
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {

@@ -89,12 +89,6 @@ std::string instance_name(const Choice& choice) {
   return fmt::format("{}_config{}_{}", element, choice.config, features_name(choice.features));
 }
 
-// Some features have families of their own.
-std::string family_name(const Choice& choice) {
-  if (choice.features <= Features::all) return std::string(kName);
-  return fmt::format("forward_sm80_{}", features_name(choice.features));
-}
-
 int64_t pass_bytes(const RowStrides& stride, DType dtype, const Config& config) {
   return static_cast<int64_t>(size_of(dtype)) * stride.row * config.copied_rows();
 }
@@ -454,8 +448,7 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   {
     const launch::Loader loader(kName, device);
     for (Launch* const one : {&planned.own, &planned.any}) {
-      FLASHCORE_RETURN_IF_ERROR(
-          loader.load(one->kernel, family_name(one->choice), instance_name(one->choice)));
+      FLASHCORE_RETURN_IF_ERROR(loader.load(one->kernel, kName, instance_name(one->choice)));
     }
     if (p.amax_o.present || p.amax_s.present) {
       FLASHCORE_RETURN_IF_ERROR(loader.load(planned.zero, kName, "zero_largest"));
@@ -470,13 +463,13 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
       });
 }
 
-Variant variant(std::string_view name, Kind kind, std::string_view targets) {
+Variant variant(std::string_view name, Kind kind) {
   Variant variant{.name = std::string(name),
                   .device = DeviceKind::cuda,
                   .automatic = kind != Kind::split_kv,
                   .tunable = kind == Kind::split_kv,
                   .wants_alignment = kind == Kind::paged,
-                  .targets = targets,
+                  .targets = build::targets::forward_sm80_throughput,
                   .supports = supports(kind),
                   .plan = [kind](const ForwardProblem& p, const PlanContext& context) {
                     return plan(p, context, kind);
@@ -492,16 +485,13 @@ Variant variant(std::string_view name, Kind kind, std::string_view targets) {
 }  // namespace
 
 std::vector<Variant> variants() {
-  namespace targets = build::targets;
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
-  return {
-      variant(kName, Kind::half, targets::forward_sm80_throughput),
-      variant("forward_sm80_throughput:f32", Kind::f32, targets::forward_sm80_throughput),
-      variant("forward_sm80_throughput:dropout_state", Kind::dropout_state,
-              targets::forward_sm80_dropout_state),
-      variant("forward_sm80_throughput:split_kv", Kind::split_kv, targets::forward_sm80_throughput),
-      variant("forward_sm80_throughput:fp8", Kind::fp8, targets::forward_sm80_fp8),
-      variant("forward_sm80_throughput:paged", Kind::paged, targets::forward_sm80_paged)};
+  return {variant(kName, Kind::half),
+          variant("forward_sm80_throughput:f32", Kind::f32),
+          variant("forward_sm80_throughput:dropout_state", Kind::dropout_state),
+          variant("forward_sm80_throughput:split_kv", Kind::split_kv),
+          variant("forward_sm80_throughput:fp8", Kind::fp8),
+          variant("forward_sm80_throughput:paged", Kind::paged)};
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

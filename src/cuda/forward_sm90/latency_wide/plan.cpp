@@ -14,7 +14,7 @@ namespace flashcore::cuda::forward_sm90::latency_wide {
 namespace {
 
 constexpr std::string_view kName = "forward_sm90_latency:wide";
-constexpr std::string_view kFamily = "forward_sm90_latency_wide";
+constexpr std::string_view kFamily = "forward_sm90_latency";
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   return plan_mapped(
@@ -25,10 +25,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 
 }  // namespace
 
-Variant variant() {
-  Variant wide = mapped_variant(kName, build::targets::forward_sm90_latency_wide, plan);
-  wide.sources = kFamily;
-  return wide;
-}
+Variant variant() { return mapped_variant(kName, build::targets::forward_sm90_latency, plan); }
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

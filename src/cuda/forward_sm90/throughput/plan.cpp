@@ -195,7 +195,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   const int device = context.device.device.index;
   FLASHCORE_RETURN_IF_ERROR(
       launch::Loader(kName, device)
-          .load(planned.kernel, p.paging.present ? "forward_sm90_paged" : kName,
+          .load(planned.kernel, kName,
                 fmt::format("{}_config{}{}{}", launch::element_name(p.dtype), planned.config,
                             has_features(p) ? "_features" : "", p.paging.present ? "_paged" : "")));
   return launch::planned<PlannedKernel>(
@@ -210,8 +210,7 @@ Variant variant(std::string_view name, bool paged, ChooseTile choose_tile) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .wants_alignment = true,
-          .targets =
-              paged ? build::targets::forward_sm90_paged : build::targets::forward_sm90_throughput,
+          .targets = build::targets::forward_sm90_throughput,
           .supports = paged ? paged_supports() : supports(),
           .plan = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
             return plan(p, context, choose_tile);

@@ -1,0 +1,15 @@
+// The element types of serving kernels.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::convert {
+
+enum class ElementType : int32_t { f32, f16, bf16, e4m3, e5m2 };
+
+constexpr int bytes_of(ElementType type) {
+  if (type == ElementType::f32) return 4;
+  return type == ElementType::f16 || type == ElementType::bf16 ? 2 : 1;
+}
+
+}  // namespace flashcore::cuda::convert

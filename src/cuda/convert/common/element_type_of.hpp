@@ -1,0 +1,24 @@
+// The element type of a tensor that resolve() accepts.
+#pragma once
+
+#include "cuda/convert/common/element_type.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cuda::convert {
+
+constexpr ElementType element_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return ElementType::f16;
+    case DType::bf16:
+      return ElementType::bf16;
+    case DType::f8e4m3:
+      return ElementType::e4m3;
+    case DType::f8e5m2:
+      return ElementType::e5m2;
+    default:
+      return ElementType::f32;
+  }
+}
+
+}  // namespace flashcore::cuda::convert
