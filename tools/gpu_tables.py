@@ -11,6 +11,9 @@ import pathlib
 import sys
 
 CONSTANTS = ("begin_and_end_us", "step_us", "mask_us", "alone", "tail")
+RULES = ("fp8_as_bf16_above_head_dim", "fp8_as_bf16_from_rows", "decode_most_rows", "decode_few_keys", "paged_rows",
+         "paged_rows_of_short_pages", "paged_long_pages", "sm80_paged_rows", "gain_of_192x64",
+         "gain_of_192x64_on_diagonal", "split_queries")
 
 
 class Wrong(Exception):
@@ -37,7 +40,7 @@ def table(path: pathlib.Path) -> tuple[str, list[str]]:
     name = f"{path.parent.name}/{path.name}"
     try:
         gpu, fit, tiles = document["gpu"], document["fit"], document["tiles"]
-        measured = document["measured"]
+        measured, rules = document["measured"], document["rules"]
     except (KeyError, TypeError) as error:
         raise Wrong(f"{name}: has no {error}") from error
     if not tiles:
@@ -55,11 +58,13 @@ def table(path: pathlib.Path) -> tuple[str, list[str]]:
             raise Wrong(f"{where}: alone is {tile['alone']}, wanted at most 1")
         values = ", ".join(f"{value:.9g}" for value in constants)
         rows.append(f'{{"{which[0]}", {which[1]}, {{{values}}}}},')
+    limits = ", ".join(f".{key} = {number(name, rules, key):.9g}" for key in RULES)
     row = (f'{{.gpu = "{text(name, gpu, "name")}", '
            f'.compute_capability = {int(number(name, gpu, "compute_capability"))}, '
            f'.multiprocessors = {int(number(name, gpu, "multiprocessors"))}, '
            f'.speed = {{.sm_clock_mhz = {number(name, gpu, "sm_clock_mhz"):.9g}, '
            f'.memory_gb_s = {number(name, gpu, "memory_gb_s"):.9g}}}, '
+           f'.rules = {{{limits}}}, '
            f'.launch = {number(name, document, "launch_us"):.9g}, '
            f'.error = {number(name, fit, "error"):.9g}, '
            f'.most_waves = {number(name, measured, "most_waves"):.9g}, '

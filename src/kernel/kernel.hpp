@@ -53,7 +53,7 @@ struct Variant {
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
   std::string_view by_name_because = {};  // a few words why, where that is not obvious
   // One sentence why an automatic variant gets a problem that it computes only by name, or empty.
-  std::function<std::string(const ForwardProblem&)> by_name_where = {};
+  std::function<std::string(const ForwardProblem&, const PlanContext&)> by_name_where = {};
   bool tunable = false;           // not automatic, but a table of measurements may choose it
   bool wants_alignment = false;   // runs only where q, k, v and o are at multiples of 16 bytes
   std::string_view sources = {};  // what its sources are known by, if that is not the kernel's name

@@ -6,11 +6,11 @@
 
 #include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "problem/sizes.hpp"
+#include "tuning/gpu.hpp"
 
 namespace flashcore {
 
 std::string sm90_split_declines(const BackwardProblem& problem, const PlanContext& context) {
-  constexpr int64_t kManyQueries = 2048;
   const ForwardProblem& p = problem.forward;
   if (context.batch_invariant) {
     return "batch_invariant: is set, and whether it is faster depends on the batch";
@@ -21,9 +21,10 @@ std::string sm90_split_declines(const BackwardProblem& problem, const PlanContex
     return fmt::format("k: has {} tiles of keys, wanted at most {}", tiles, most);
   }
   const int64_t queries = product_of({p.heads_q / p.heads_kv, p.seqlen_q});
-  if (context.deterministic || queries >= kManyQueries) return {};
+  const int64_t many = tuning::tuning_of(context.device).table->rules.split_queries;
+  if (context.deterministic || queries >= many) return {};
   return fmt::format("q: has {} rows of a key/value head, wanted {}: its sums are in turn", queries,
-                     kManyQueries);
+                     many);
 }
 
 }  // namespace flashcore

@@ -171,9 +171,9 @@ std::vector<Variant> hopper_forward(const Variant& any_cache) {
       declining(sm90::latency::variant(), unless_fastest(LatencyKernel::latency)),
       declining(sm90::latency_wide::variant(), unless_fastest(LatencyKernel::wide))};
   all.insert(all.end(), throughput.begin(), throughput.end());
-  for (Variant& variant : cuda::forward_fp8_sm90::throughput::variants()) {
-    all.push_back(declining(std::move(variant), fp8_declines));
-  }
+  std::vector<Variant> fp8 = cuda::forward_fp8_sm90::throughput::variants();
+  fp8[0].declines = sm90_fp8_192x64_declines;
+  for (Variant& variant : fp8) all.push_back(declining(std::move(variant), fp8_declines));
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/convert/fp8/layout.hpp"
+#include "cuda/forward_fp8_sm90/throughput/config.hpp"
 #include "cuda/forward_sm80/latency/work.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
 #include "cuda/forward_sm80/throughput/work.hpp"
@@ -19,6 +20,7 @@
 #include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "plan/device.hpp"
 #include "problem/entries.hpp"
+#include "problem/sizes.hpp"
 
 namespace flashcore {
 namespace {
@@ -44,13 +46,17 @@ std::string with_provenance(const std::string& sentence, const Tuning& tuning) {
   return provenance.empty() ? sentence : sentence + " (" + provenance + ")";
 }
 
+const tuning::Rules& rules_for(const DeviceInfo& device) {
+  return tuning::tuning_of(device).table->rules;
+}
+
 // Where fp8 products take each score twice (docs/forward-fp8.md), and a conversion gives what they give.
-bool is_faster_as_bf16(const ForwardProblem& p) {
-  constexpr int64_t kNarrower = 192, kLong = 16384;  // where fp8 products are ahead
+bool is_faster_as_bf16(const ForwardProblem& p, const tuning::Rules& rules) {
   if (p.dtype != DType::f8e4m3 || p.mixes_fp8() || p.v_transposed) return false;
   const cuda::convert::fp8::Layout layout = cuda::convert::fp8::layout_of(p);
   if (layout.dtype != DType::bf16 || layout.converts_o || p.amax_s.present) return false;
-  if (p.head_dim_v <= kNarrower || p.seqlen_q < kLong || p.seqlen_kv < kLong) return false;
+  if (p.head_dim_v <= rules.fp8_as_bf16_above_head_dim) return false;
+  if (std::min(p.seqlen_q, p.seqlen_kv) < rules.fp8_as_bf16_from_rows) return false;
   const bool whole = p.band.left < 0 && p.band.right <= 0;
   return whole && !p.packed && !entries_vary(p) && !p.bias.present && !p.mask.present &&
          !p.alibi_slopes.present && !p.sinks.present && !(p.softcap > 0) && p.dropout_p == 0;
@@ -171,51 +177,73 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 
 // docs/decode.md has the times.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int64_t kMostRows = 16, kFewKeys = 2048;
   if (context.batch_invariant) {
     return "batch_invariant: is set, and it does not compute every batch";
   }
   if (p.paging.present || p.cache_leftpad.present || p.k_dtype != p.dtype) return {};
+  const tuning::Rules& rules = rules_for(context.device);
   const int64_t rows = p.heads_kv > 0 ? p.heads_q / p.heads_kv * p.seqlen_q : 0;
-  if (rows > kMostRows) {
+  if (rows > rules.decode_most_rows) {
     return fmt::format("q: has {} rows of a key/value head, and keys are read again for each {}",
-                       rows, kMostRows);
+                       rows, rules.decode_most_rows);
   }
-  if (p.seqlen_kv <= kFewKeys) {
+  if (p.seqlen_kv <= rules.decode_few_keys) {
     return fmt::format("k: has {} rows, and one launch is faster than two up to {}", p.seqlen_kv,
-                       kFewKeys);
+                       rules.decode_few_keys);
   }
   return {};
 }
 
 std::string fp8_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int kMeasured = 90;
-  if (context.device.compute_capability != kMeasured || context.batch_invariant) return {};
-  if (!is_faster_as_bf16(p)) return {};
+  const tuning::GpuTable& measured = *tuning::tuning_of(context.device).table;
+  if (context.device.compute_capability != measured.compute_capability || context.batch_invariant) {
+    return {};
+  }
+  if (!is_faster_as_bf16(p, measured.rules)) return {};
   return fmt::format("q: has {} rows of head dimension {}, and a conversion to bf16 is faster",
                      p.seqlen_q, p.head_dim_qk);
 }
 
-std::string converted_by_name(const ForwardProblem& p) {
-  if (p.mixes_fp8() || is_faster_as_bf16(p)) return {};
+std::string converted_by_name(const ForwardProblem& p, const PlanContext& context) {
+  if (p.mixes_fp8() || is_faster_as_bf16(p, rules_for(context.device))) return {};
   return fmt::format("q: is {} as k and v are, for which it runs by name alone",
                      to_string(p.dtype));
 }
 
+std::string sm90_fp8_192x64_declines(const ForwardProblem& p, const PlanContext& context) {
+  namespace fp8 = cuda::forward_fp8_sm90::throughput;
+  if (context.batch_invariant)
+    return "batch_invariant: is set, and whether it gains depends on the batch";
+  const tuning::Rules& rules = rules_for(context.device);
+  const fp8::Config& config = fp8::kConfigs[fp8::kThreeAt128];
+  const int64_t heads = product_of({p.batch, p.heads_q});
+  const auto share = [&](const fp8::Config& one) {
+    return fp8::used_share(one, p.seqlen_q, heads, context.device.multiprocessors);
+  };
+  const double gain = p.band.right >= 0 ? rules.gain_of_192x64_on_diagonal : rules.gain_of_192x64;
+  const fp8::Config& other =
+      fp8::kConfigs[static_cast<size_t>(fp8::choose_config(config.head_dim))];
+  if (share(config) * gain > share(other)) return {};
+  return fmt::format("q: has {} rows of {} heads, which use less of the GPU in tiles of {}",
+                     p.seqlen_q, heads, config.block_q());
+}
+
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int64_t kTileQueries = 128, kLongPages = 64, kRows = 12, kRowsOfShortPages = 24;
+  constexpr int64_t kTileQueries = 128;
   if (context.batch_invariant) return {};  // the choice must not depend on the batch
-  const bool short_pages = p.paging.page_size < kLongPages;
-  return paged_declines(p, context, kTileQueries, 1, short_pages ? kRowsOfShortPages : kRows);
+  const tuning::Rules& rules = rules_for(context.device);
+  const bool short_pages = p.paging.page_size < rules.paged_long_pages;
+  return paged_declines(p, context, kTileQueries, 1,
+                        short_pages ? rules.paged_rows_of_short_pages : rules.paged_rows);
 }
 
 std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant) {
     return "batch_invariant: is set, and how many queries there are depends on the batch";
   }
-  constexpr int64_t kRows = 12;
   const WorkUnit unit = sm80::throughput::work_unit(p, context.device.shared_memory_a_block);
-  return paged_declines(p, context, unit.block_q, unit.units_at_once, kRows);
+  return paged_declines(p, context, unit.block_q, unit.units_at_once,
+                        rules_for(context.device).sm80_paged_rows);
 }
 
 }  // namespace flashcore

@@ -39,7 +39,11 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
 std::string fp8_declines(const ForwardProblem& p, const PlanContext& context);
 
 // forward_converted:fp8, where Q, K and V have one type, which other kernels compute within the operator's meaning.
-std::string converted_by_name(const ForwardProblem& p);
+std::string converted_by_name(const ForwardProblem& p, const PlanContext& context);
+
+// forward_fp8_sm90:192x64, three consumers of 64 queries each: whether they gain over two, where the last round
+// has few blocks, and the last tile of a head few queries.
+std::string sm90_fp8_192x64_declines(const ForwardProblem& p, const PlanContext& context);
 
 // Caches in pages under more rows than decode_sm90 takes: whether there are too few of them for a
 // kernel that does not split the keys.

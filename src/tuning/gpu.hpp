@@ -24,11 +24,21 @@ struct TileConstants {
   Constants constants;
 };
 
+// Measured limits of choices that the cost model does not make; src/plan says where each is used.
+struct Rules {
+  int64_t fp8_as_bf16_above_head_dim, fp8_as_bf16_from_rows;
+  int64_t decode_most_rows, decode_few_keys;
+  int64_t paged_rows, paged_rows_of_short_pages, paged_long_pages, sm80_paged_rows;
+  double gain_of_192x64, gain_of_192x64_on_diagonal;
+  int64_t split_queries;
+};
+
 // One file of src/tuning/gpus. Times are in microseconds.
 struct GpuTable {
   std::string_view gpu;  // as its driver reports it
   int64_t compute_capability, multiprocessors;
   DeviceSpeed speed;
+  Rules rules;
   double launch;
   double error;                   // relative error of predictions for problems outside of the fit
   double most_waves, most_steps;  // over the measured problems: see is_measured()

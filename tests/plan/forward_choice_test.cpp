@@ -57,6 +57,25 @@ ForwardProblem square(int64_t heads, int64_t seqlen, int64_t head_dim, bool caus
   return problem(heads, seqlen, seqlen, head_dim, causal);
 }
 
+// ---- limits that are data
+
+// Tiles of 192 queries where they fill the GPU as well as those of 128 do, nearly; not where a head has 512
+// queries (three tiles for the work of 2.7) or the last round is short.
+TEST(Fp8In192x64, IsChosenWhereItFillsTheGpu) {
+  const auto gains = [](int64_t queries, int64_t heads, bool causal) {
+    return sm90_fp8_192x64_declines(square(heads, queries, 128, causal), {.device = kH200}).empty();
+  };
+  EXPECT_TRUE(gains(16384, 16, false));
+  EXPECT_TRUE(gains(2048, 128, false));
+  EXPECT_FALSE(gains(512, 512, false));
+  EXPECT_TRUE(gains(512, 512, true));
+  EXPECT_FALSE(gains(2048, 16, false));
+  EXPECT_FALSE(gains(2048, 16, true));
+  EXPECT_THAT(
+      sm90_fp8_192x64_declines(square(16, 16384, 128), {.device = kH200, .batch_invariant = true}),
+      HasSubstr("batch_invariant: is set"));
+}
+
 // ---- work units, as in the kernels' plans
 
 TEST(WorkUnits, OfSm90LatencyFollowItsPlan) {

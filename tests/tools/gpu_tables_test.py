@@ -13,6 +13,7 @@ import gpu_tables as tool  # noqa: E402
 SOUND = {"gpu": {"name": "NVIDIA X1", "compute_capability": 90, "multiprocessors": 10, "sm_clock_mhz": 1500,
                  "memory_gb_s": 1000.5},
          "fit": {"error": 0.05}, "measured": {"most_waves": 8, "most_steps": 4}, "launch_us": 1.5,
+         "rules": {key: number + 1 for number, key in enumerate(tool.RULES)},
          "tiles": [{"tile": "a", "head_dim": 64, "begin_and_end_us": 0.5, "step_us": 0.25, "mask_us": 0.125,
                     "alone": 1.0, "tail": 0.3}]}
 
@@ -31,7 +32,8 @@ class GpuTables(unittest.TestCase):
     def test_a_file_is_a_row(self):
         source = self.source(SOUND)
         for part in ('{"a", 64, {0.5, 0.25, 0.125, 1, 0.3}},', '.gpu = "NVIDIA X1"', ".launch = 1.5,",
-                     ".multiprocessors = 10", ".memory_gb_s = 1000.5", ".error = 0.05", ".most_steps = 4"):
+                     ".multiprocessors = 10", ".memory_gb_s = 1000.5", ".error = 0.05", ".most_steps = 4",
+                     ".fp8_as_bf16_above_head_dim = 1,", ".split_queries = 11}"):
             self.assertIn(part, source)
 
     def test_this_repository_s_files_are_sound(self):
@@ -45,6 +47,7 @@ class GpuTables(unittest.TestCase):
                                    (("gpu", "name"), 'a"b', "name is"),
                                    (("gpu", "multiprocessors"), -1, "multiprocessors is -1"),
                                    (("fit", "error"), "x", "error is 'x'"),
+                                   (("rules", "paged_rows"), None, "paged_rows is None"),
                                    (("tiles", 0, "step_us"), -0.1, "x1/constants.json: a, 64: step_us is -0.1"),
                                    (("tiles", 0, "tail"), 1e9, "tail is"),
                                    (("tiles", 0, "mask_us"), True, "mask_us is True"),

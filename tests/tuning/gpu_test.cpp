@@ -82,6 +82,7 @@ TEST(GpuTables, AreLinearBetweenHeadDimensions) {
                        .compute_capability = 90,
                        .multiprocessors = 1,
                        .speed = {},
+                       .rules = {},
                        .launch = 1,
                        .error = 1,
                        .most_waves = 1,

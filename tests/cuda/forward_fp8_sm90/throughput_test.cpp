@@ -23,17 +23,6 @@ TEST(ForwardFp8Config, OnlyItsHeadDimensions) {
   }
 }
 
-// Tiles of 192 queries where they fill the GPU as well as those of 128 do, nearly; not where a head has 512
-// queries (three tiles for the work of 2.7) or the last round is short.
-TEST(ForwardFp8Config, ThreeConsumersWhereTheyFillTheGpu) {
-  EXPECT_TRUE(gains_by_three(16384, 16, false, 132));
-  EXPECT_TRUE(gains_by_three(2048, 128, false, 132));
-  EXPECT_FALSE(gains_by_three(512, 512, false, 132));
-  EXPECT_TRUE(gains_by_three(512, 512, true, 132));
-  EXPECT_FALSE(gains_by_three(2048, 16, false, 132));
-  EXPECT_FALSE(gains_by_three(2048, 16, true, 132));
-}
-
 TEST(ForwardFp8Config, OptionsTakeNarrowerHeads) {
   const auto head_dim = [](int64_t qk, int64_t v) {
     const int config = choose_option_config(qk, v);

@@ -152,20 +152,9 @@ constexpr double used_share(const Config& config, int64_t queries, int64_t heads
                           static_cast<double>(rounds * sms * config.block_q());
 }
 
-// The measured gain of three consumers over two at 128 on an H100, if both fill the GPU:
-// without a diagonal, and with one, where blocks of 64 keys skip more invisible pairs.
-inline constexpr double kGainOfThree = 1.06, kGainOfThreeOnDiagonal = 1.17;
-
 inline constexpr int kThreeAt128 = 2;  // in kConfigs; each of the others has its own head dimension
 constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
 constexpr int choose_config(int64_t head_dim) { return head_dim == 64 ? 0 : 1; }
-
-// Returns whether three consumers are faster than two. `heads`: over all sequences.
-constexpr bool gains_by_three(int64_t queries, int64_t heads, bool diagonal, int sms) {
-  const double two = used_share(kConfigs[choose_config(128)], queries, heads, sms);
-  const double three = used_share(kConfigs[kThreeAt128], queries, heads, sms);
-  return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two;
-}
 
 // Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {

@@ -144,17 +144,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       });
 }
 
-std::string three_declines(const ForwardProblem& p, const PlanContext& context) {
-  if (context.batch_invariant)
-    return "batch_invariant: is set, and whether it gains depends on the batch";
-  if (gains_by_three(p.seqlen_q, product_of({p.batch, p.heads_q}), p.band.right >= 0,
-                     context.device.multiprocessors)) {
-    return {};
-  }
-  return fmt::format("q: has {} rows of {} heads, which use less of the GPU in tiles of {}",
-                     p.seqlen_q, product_of({p.batch, p.heads_q}), kConfigs[kThreeAt128].block_q());
-}
-
 Variant variant(std::string_view name, std::string_view by_name_because, const Options& options) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
@@ -170,9 +159,7 @@ Variant variant(std::string_view name, std::string_view by_name_because, const O
 }  // namespace
 
 std::vector<Variant> variants() {
-  Variant three = variant("forward_fp8_sm90:192x64", {}, {.three = true});
-  three.declines = three_declines;
-  return {std::move(three), variant(kName, {}, {}),
+  return {variant("forward_fp8_sm90:192x64", {}, {.three = true}), variant(kName, {}, {}),
           variant("forward_fp8_sm90:precise", "probabilities in two terms take longer",
                   {.terms = Terms::two}),
           options_variant()};
