@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/attention/large_reference.hpp"
+#include "cuda/attention/sink.cuh"
 #include "cuda/forward_fp8_sm89/throughput/attend.cuh"
 #include "cuda/forward_fp8_sm89/throughput/exact_rows.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
@@ -27,9 +28,9 @@ __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float refere
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
+  const float all = sum * factor + attention::sink_share(sink, sink_log2, top);
   RowEnd end{__fdividef(sum * factor, all) / rounded * unit, sink};
-  if (factor != 0) end.lse = (top + __log2f(all)) * kLn2;
+  end.lse = factor != 0 ? (top + __log2f(all)) * kLn2 : sink * all;  // `all` is 1 or NaN
   return end;
 }
 

@@ -21,7 +21,7 @@ __device__ __forceinline__ float share_of_one(float sum, float reference, float 
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
+  const float all = sum * factor + attention::sink_share(sink, sink_log2, top);
   return __fdividef(factor, all);
 }
 

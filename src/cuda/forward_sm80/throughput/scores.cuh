@@ -206,9 +206,10 @@ __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, co
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
   if (p.scores_natural) scale_scores<Units::natural, kExact>(s, p);
-  if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
+  // The bias comes last, as one of -inf removes whatever a slope made of the score.
   if (p.alibi_slopes.data != nullptr)
     add_alibi<KeyOrder::plain, Units::natural>(s, p, task, lane, first_key);
+  if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
     visit_pairs<kInPairs>(

@@ -151,7 +151,7 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
         sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
     if (p.lse != nullptr) {
       p.lse[task.batch * p.lse_batch + task.head * p.lse_head + (task.q_row + row) * p.lse_row] =
-          top + __log2f(all) * kLn2;
+          sum == 0 ? sink : top + __log2f(all) * kLn2;
     }
     uint16_t* const out = output_row(p, task, row);
 #pragma unroll
