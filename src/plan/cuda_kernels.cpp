@@ -123,9 +123,7 @@ cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext
 
 // Chooses a kernel for an fp8 problem that was converted to 16 bits.
 cuda::forward_fp8::Inner choose_16_bit(const ForwardProblem& p, const PlanContext& context) {
-  return choose_inner(
-      p, context,
-      p.dropout_state.present ? "forward_sm80_dropout_state" : "forward_sm80_throughput");
+  return choose_inner(p, context, "forward_sm80_throughput");
 }
 
 // Chooses a kernel for a problem whose V was transposed back into rows.

@@ -19,6 +19,7 @@ inline constexpr std::array kFormerNames = {
     FormerName{"forward_medium_sm90", "forward_sm90_latency_wide"},
     FormerName{"forward_sm80", "forward_sm80_throughput"},
     FormerName{"forward_sm80_split", "forward_sm80_split_kv"},
+    FormerName{"forward_sm80_dropout_state", "forward_sm80_throughput"},
     FormerName{"forward_small_sm80", "forward_sm80_latency"},
 };
 

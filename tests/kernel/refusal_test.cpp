@@ -210,8 +210,8 @@ TEST(Refusal, WhatAKernelDoesNotSayThatItComputesIsRefused) {
   namespace sm80 = gpu::forward_sm80::throughput;
   namespace sm90 = gpu::forward_sm90::throughput;
   namespace fp8 = gpu::forward_fp8_sm90::throughput;
-  for (const auto kernel : {sm80::Variant::half, sm80::Variant::f32, sm80::Variant::dropout_state,
-                            sm80::Variant::split_kv, sm80::Variant::fp8, sm80::Variant::paged}) {
+  for (const auto kernel : {sm80::Variant::half, sm80::Variant::f32, sm80::Variant::split_kv,
+                            sm80::Variant::fp8, sm80::Variant::paged}) {
     expect_closed(sm80::supports(kernel), "forward_sm80");
   }
   for (const auto tile :

@@ -266,7 +266,7 @@ constexpr uint64_t kSeeds[] = {1, 2, uint64_t{1} << 63};
 
 TEST_P(DropoutState, GivesTheBitsOfNumbers) {
   const Plan wanted = plan(numbers_, GetParam().kernel);
-  const Plan reads = plan(memory_, "forward_sm80_dropout_state");
+  const Plan reads = plan(memory_, GetParam().kernel);
   Outputs last;
   for (const uint64_t seed : kSeeds) {
     draw(seed);
@@ -280,7 +280,7 @@ TEST_P(DropoutState, GivesTheBitsOfNumbers) {
 
 TEST_P(DropoutState, IsReadByEachReplayOfAGraph) {
   const Plan wanted = plan(numbers_, GetParam().kernel);
-  const Plan reads = plan(memory_, "forward_sm80_dropout_state");
+  const Plan reads = plan(memory_, GetParam().kernel);
   DeviceTensors tensors(memory_);
   const Workspace workspace(reads.workspace_bytes(), 0);
   const OwnStream stream;

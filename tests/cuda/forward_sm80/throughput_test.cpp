@@ -398,7 +398,6 @@ TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
   EXPECT_THAT(by(DType::f16, Variant::f32), HasSubstr("q: dtype is f16, wanted f32"));
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     EXPECT_EQ(by(dtype, Variant::split_kv), "");
-    EXPECT_EQ(by(dtype, Variant::dropout_state), "dropout_state: is not given, wanted it");
   }
   for (const Variant kernel : {Variant::half, Variant::f32, Variant::split_kv}) {
     EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
@@ -455,23 +454,26 @@ TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
   }
 }
 
-TEST(ForwardSm80Refusal, ASeedInMemoryHasKernelsOfItsOwn) {
+TEST(ForwardSm80Refusal, ASeedInMemoryIsReadWithAllFeatures) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const Variant kernel = dtype == DType::f32 ? Variant::f32 : Variant::half;
     Problem p = dense(dtype, 61, 33);
     p.dropout_state = TensorDesc::strided(DType::i64, {2}, {7});
-    EXPECT_NE(refusal(p, 80, "80", Variant::dropout_state), "") << "nobody reads it";
+    EXPECT_NE(refusal(p, 80, "80", kernel), "") << "nobody reads it";
     p.dropout_p = 0.5F;
-    EXPECT_EQ(refusal(p, 80, "80", Variant::dropout_state), "");
+    EXPECT_EQ(refusal(p, 80, "80", kernel), "");
+    EXPECT_EQ(refusal(p, 80, "80", Variant::split_kv), "");
+    EXPECT_NE(refusal(p, 80, "80", Variant::paged), "");
     const Result<ForwardProblem> resolved = resolve(p);
     ASSERT_TRUE(resolved.ok());
-    EXPECT_EQ(features_of(*resolved, false), Features::dropout_state);
-    EXPECT_EQ(features_of(*resolved, true), Features::dropout_state);
+    EXPECT_EQ(features_of(*resolved, false), Features::all);
+    EXPECT_EQ(features_of(*resolved, true), Features::all);
   }
   Problem p = dense(DType::f8e4m3, 64, 64);
   p.o.dtype = DType::f16;
   p.dropout_p = 0.5F;
   p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-  EXPECT_THAT(refusal(p, 80, "80", Variant::dropout_state), HasSubstr("q: dtype is f8e4m3"));
+  EXPECT_THAT(refusal(p, 80, "80", Variant::half), HasSubstr("q: dtype is f8e4m3"));
 }
 
 // Keys and values in pages of so many rows.

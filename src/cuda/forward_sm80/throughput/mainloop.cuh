@@ -109,7 +109,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
   if (thread == 0) {
     noted.task = task;
     noted.limits = limits;
-    note_dropout_key(p);
+    if constexpr (kFeatures == Features::all) note_dropout_key(p);
   }
   if constexpr (kFp8) {
     const auto len_kv = static_cast<int>(task.sequence.len_kv);

@@ -74,12 +74,11 @@ int block_q_of(const Choice& choice) {
 Choice with_all_features(Choice choice) {
   if (choice.features == Features::fp8 || choice.features == Features::paged) return choice;
   const int config = choice.config == kPairedRow ? kPairedConfig.fallback : choice.config;
-  const bool state = choice.features == Features::dropout_state;
-  return {choice.dtype, config_with_all(config), state ? Features::dropout_state : Features::all};
+  return {choice.dtype, config_with_all(config), Features::all};
 }
 
 std::string_view features_name(Features features) {
-  constexpr std::string_view kNames[] = {"none", "scores", "all", "dropout_state", "fp8", "paged"};
+  constexpr std::string_view kNames[] = {"none", "scores", "all", "fp8", "paged"};
   return kNames[static_cast<size_t>(features)];
 }
 
@@ -375,7 +374,7 @@ Status start(const launch::Launcher& launcher, const Launch& launch, const Launc
   switch (launch.choice.features) {
     case Features::fp8:
       return launcher.launch(launch.kernel, grid, static_cast<const Fp8Params&>(params));
-    case Features::dropout_state:
+    case Features::all:
       return launcher.launch(launch.kernel, grid, static_cast<const StateParams&>(params));
     case Features::paged:
       return launcher.launch(launch.kernel, grid, PagedParams(params));
@@ -473,9 +472,8 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
 
 Kernel row(std::string_view name, bool automatic, Variant kernel) {
   const bool fp8 = kernel == Variant::fp8, paged = kernel == Variant::paged;
-  const bool own_sources = fp8 || paged || kernel == Variant::dropout_state;
+  const bool own_sources = fp8 || paged;
   std::string_view targets = build::targets::forward_sm80_throughput;
-  if (kernel == Variant::dropout_state) targets = build::targets::forward_sm80_dropout_state;
   if (fp8) targets = build::targets::forward_sm80_fp8;
   if (paged) targets = build::targets::forward_sm80_paged;
   return Kernel{.name = std::string(name),
@@ -498,7 +496,6 @@ std::vector<Kernel> kernels() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
   std::vector<Kernel> rows = {row(kName, true, Variant::half),
                               row("forward_sm80_f32", true, Variant::f32),
-                              row("forward_sm80_dropout_state", true, Variant::dropout_state),
                               row("forward_sm80_split_kv", false, Variant::split_kv),
                               row("forward_sm80_fp8", true, Variant::fp8)};
   for (Kernel& one : rows) {

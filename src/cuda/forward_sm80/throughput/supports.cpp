@@ -114,10 +114,11 @@ Supports supports(Variant kernel) {
   using enum Feature;
   const Dtypes inputs = kernel == Variant::fp8   ? kFp8
                         : kernel == Variant::f32 ? Dtypes{DType::f32}
-                        : kernel == Variant::split_kv || kernel == Variant::dropout_state ? kFloats
-                                                                                          : kHalf;
+                        : kernel == Variant::split_kv ? kFloats
+                                                      : kHalf;
   Supports supports{.features = feature_sets::kShapes | feature_sets::kScores |
-                                feature_sets::kLayouts | flashcore::Features{o_apart, dropout},
+                                feature_sets::kLayouts |
+                                flashcore::Features{o_apart, dropout, dropout_state},
                     .q = inputs,
                     .o = kernel == Variant::fp8 ? kUpTo32Bits : kFloats,
                     .head_dims = {.most = kLargestHeadDim},
@@ -128,12 +129,9 @@ Supports supports(Variant kernel) {
                       return refusal.empty() && kernel == Variant::paged ? refuse_cache(p)
                                                                          : refusal;
                     }};
-  if (kernel == Variant::dropout_state) {
-    supports.features = supports.features | dropout_state;
-    supports.needs = dropout_state;
-  } else if (kernel == Variant::fp8) {
+  if (kernel == Variant::fp8) {
     supports.features = supports.features | feature_sets::kLargest |
-                        flashcore::Features{dropout_state, k_apart, block_scales, o_scale};
+                        flashcore::Features{k_apart, block_scales, o_scale};
   } else if (kernel ==
              Variant::paged) {  // which looks for nothing but the band, and copies whole chunks
     supports.needs = feature_sets::kPages | cache_leftpad;
@@ -154,9 +152,8 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (is_fp8(p.dtype)) return Features::fp8;
-  if (p.dropout_state.present) return Features::dropout_state;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
-  if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
+  if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !(p.softmax_scale > 0)) return Features::all;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
     return Features::all;
   }
