@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/sink.cuh"
 #include "cuda/forward_fp8_sm89/throughput/attend.cuh"
 #include "cuda/forward_fp8_sm89/throughput/exact_rows.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
@@ -28,9 +27,9 @@ __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float refere
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + attention::sink_share(sink, sink_log2, top);
+  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
   RowEnd end{__fdividef(sum * factor, all) / rounded * unit, sink};
-  end.lse = factor != 0 ? (top + __log2f(all)) * kLn2 : sink * all;  // `all` is 1 or NaN
+  if (factor != 0) end.lse = (top + __log2f(all)) * kLn2;
   return end;
 }
 
@@ -75,7 +74,8 @@ __device__ __forceinline__ bool store_row(const Params& p, const Task& task, con
     if (16 * d16 < p.head_dim_v) store_four(p, place + 16 * d16, x[0], x[1], x[2], x[3]);
   }
   const bool finite = zero == 0 || end.factor != end.factor;
-  return empty || (finite && fabsf(reference) < attention::kLargestReference);
+  // A row whose sink is +inf or NaN is recomputed, too.
+  return empty || (finite && fabsf(reference) < attention::kLargestReference && sink < -kNoKey);
 }
 
 template <class S>

@@ -21,15 +21,17 @@ __device__ __forceinline__ float share_of_one(float sum, float reference, float 
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + attention::sink_share(sink, sink_log2, top);
+  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
   return __fdividef(factor, all);
 }
 
 // Completes the sums of each lane's two rows and writes their LSE, once for all parts of V.
 template <class S>
-__device__ __forceinline__ void end_option_rows(const OptionParams& p, const Consumer<S>& c,
+__device__ __forceinline__ void end_option_rows(const OptionParams& p, Consumer<S>& c,
                                                 const OptionTask& task, OptionRowEnd (&ends)[2]) {
   const float sink = sink_of(p, task.head), unit = value_scale(p, task);
+  // See large_reference.hpp.
+  if (!(sink < -kNoKey)) c.flushed_reference[0] = c.flushed_reference[1] = sink;
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/sink.cuh"
 #include "cuda/forward_sm90/throughput/consumer.cuh"
 #include "cuda/forward_sm90/throughput/exact_rows.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
@@ -32,17 +31,18 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
   const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
   const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + attention::sink_share(sink, sink_log2, top);
+  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
   end.factor = __fdividef(factor, all);
-  end.lse = factor != 0 ? (top + __log2f(all)) * kLn2 : sink * all;  // `all` is 1 or NaN
+  if (factor != 0) end.lse = (top + __log2f(all)) * kLn2;
   return end;
 }
 
 // Completes the sums of each lane's two rows and writes their LSE.
 template <class S>
-__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
-                                         const TaskInfo& task, RowEnd (&ends)[2]) {
+__device__ __forceinline__ void end_rows(const Params& p, Consumer<S>& c, const TaskInfo& task,
+                                         RowEnd (&ends)[2]) {
   const float sink = sink_of(p, task.head);
+  if (!(sink < -kNoKey)) c.reference[0] = c.reference[1] = sink;  // see large_reference.hpp
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;
