@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the README's two commands on a minimal Debian 12, to prove that the lists of packages are
 # complete. The system is created once, in the cache folder, and each run works on a copy of it.
-# Objects come from this user's ccache.
+# Objects come from this user's ccache, unless --scratch is given.
 #
-# usage: fresh.sh
+# usage: fresh.sh [--scratch]
 #
 # The last line is "fresh: N passed, M failed, K skipped". Exits with 77 if a separate system is not allowed.
 set -euo pipefail
@@ -11,16 +11,23 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
+compiled=${CCACHE_DIR:-$HOME/.cache/ccache}
+if [[ ${1:-} == --scratch ]]; then
+  compiled=$(mktemp -d)
+  trap 'rm -rf "$compiled"' EXIT
+fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flashcore/fresh
 ((EUID == 0)) || { say "Not run: only root may change into another system."; exit 77; }
 command -v debootstrap >/dev/null || { say "Not run: debootstrap is not here."; exit 77; }
 unshare --mount true 2>/dev/null || { say "Not run: mount namespaces are not allowed here."; exit 77; }
 
 if [[ ! -f $cache/base/made ]]; then
-  mirror=$(sed -nE 's/^(URIs: *|deb )(http[^ ]+).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+  # Not every machine has both of these.
+  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+    sed -nE 's/^(URIs: *|deb )(http[^ ]+).*/\2/p' | head -n 1) || true
   rm -rf "$cache/base"
   mkdir -p "$cache"
-  quietly debootstrap --variant=minbase bookworm "$cache/base" "$mirror" ||
+  quietly debootstrap --variant=minbase bookworm "$cache/base" ${mirror:+"$mirror"} ||
     { say "Not run: debootstrap could not make a system."; exit 77; }
   # This machine's configuration for reaching its packages.
   cp -rL /etc/apt/sources.list* /etc/apt/apt.conf.d "$cache/base/etc/apt/"
@@ -32,11 +39,11 @@ system=$cache/system
 rm -rf "$system"
 cp -a "$cache/base" "$system"
 cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
-mkdir -p "$system/project" "$system/ccache" "$system/pip"
+quietly chroot "$system" apt-get update -q || { say "Not run: the minimal system reaches no packages."; exit 77; }
+mkdir -p "$system/project" "$system/ccache"
 project_files '*' | tar -c -T - | tar -x -C "$system/project"
 cp -r .ci "$system/project/"
 
-compiled=${CCACHE_DIR:-$HOME/.cache/ccache}
 mkdir -p "$compiled"
 log=$(mktemp)
 # shellcheck disable=SC2016

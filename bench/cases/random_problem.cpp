@@ -410,7 +410,7 @@ HostProblem RandomDraw::fill() const {
     const bool in_v = draw_hostile_values(random, host);
     Random other(seed ^ kHeadNumbers);
     if (space_.steep_slopes) draw_steep_slopes(other, host);
-    if (space_.hostile_heads) draw_hostile_heads(other, host, in_v);
+    draw_hostile_heads(other, host, in_v);
   }
   // A kernel that uses the numbers instead draws another mask.
   if (problem_.dropout_state) std::swap(host.dropout_seed, host.dropout_offset);

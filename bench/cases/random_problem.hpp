@@ -33,9 +33,7 @@ struct RandomSpace {
   bool hostile_values =
       true;  // NaN and Inf in attended and in hidden keys and values, large scores, sinks and slopes
   bool steep_slopes = true;  // among these, finite ones
-  bool hostile_heads =
-      true;  // also NaN and infinite sinks and slopes, which GPU kernels do not support yet
-  bool caches = false;  // keys and values in caches (random_cache.hpp)
+  bool caches = false;       // keys and values in caches (random_cache.hpp)
 };
 
 // The space without features that few kernels compute: 0 for the space itself, up to kNarrowings,

@@ -21,7 +21,6 @@ struct ScoreCase {
   std::function<void(HostProblem&)> bend;  // transforms N(0, 1) inputs
   bool past_fp32 = false;                  // scores exceed fp32's largest: NaN is allowed
   std::optional<GateLimits> limits = {};   // replaces the limits of its types
-  bool on_gpus = true;                     // GPU kernels compute it
 };
 
 std::vector<ScoreCase> score_cases();  // with unique names

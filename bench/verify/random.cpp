@@ -130,10 +130,7 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
 
 }  // namespace
 
-Status judge_random(const RandomTrials& wanted, const Tested& tested, Findings& found) {
-  RandomTrials asked = wanted;
-  if (tested.plan.device.kind != DeviceKind::cpu)
-    asked.space.hostile_heads = asked.space.steep_slopes = false;
+Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found) {
   // A GPU waits for references, so each thread computes its own. On the CPU the kernels use the threads.
   const bool shared_out = tested.plan.device.kind != DeviceKind::cpu;
   Tested one = tested;

@@ -34,12 +34,8 @@ Result<std::vector<ScoreCase>> score_cases_of(const std::vector<std::string>& pr
   return asked;
 }
 
-Result<Json> judge_scores(const std::vector<ScoreCase>& asked, const Tested& tested,
+Result<Json> judge_scores(const std::vector<ScoreCase>& cases, const Tested& tested,
                           Findings& found) {
-  std::vector<ScoreCase> cases = asked;
-  if (tested.plan.device.kind != DeviceKind::cpu) {
-    std::erase_if(cases, [](const ScoreCase& one) { return !one.on_gpus; });
-  }
   Tested alone = tested;  // each thread computes its own problem
   alone.plan.threads = 1;
   const auto at = [&](int64_t n) -> const ScoreCase& { return cases[static_cast<size_t>(n)]; };

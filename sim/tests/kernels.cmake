@@ -57,7 +57,6 @@ add_test(NAME simulated.alibi
           --with alibi_slopes --check)
 set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
 flashcore_simulated_kernel(forward_sm80_throughput:f32 sim:1 40x112/4 2x400)
-flashcore_simulated_kernel(forward_sm80_throughput:dropout_state sim:1 40x112/4 2x400)
 flashcore_simulated_kernel(forward_sm80_throughput:split_kv sim:1 40x112/4 2x400)
 # Caches of Q's type, in pages of any size and padded on the left; on 8.9 and 9.0 the same code.
 flashcore_simulated_kernel(forward_sm80_throughput:paged sim:1 paged/100x112/4 paged/40x112x256/4 paged/4x400/4)

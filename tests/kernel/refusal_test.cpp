@@ -210,8 +210,8 @@ TEST(Refusal, WhatAKernelDoesNotSayThatItComputesIsRefused) {
   namespace sm80 = gpu::forward_sm80::throughput;
   namespace sm90 = gpu::forward_sm90::throughput;
   namespace fp8 = gpu::forward_fp8_sm90::throughput;
-  for (const auto kernel : {sm80::Kind::half, sm80::Kind::f32, sm80::Kind::dropout_state,
-                            sm80::Kind::split_kv, sm80::Kind::fp8, sm80::Kind::paged}) {
+  for (const auto kernel : {sm80::Kind::half, sm80::Kind::f32, sm80::Kind::split_kv,
+                            sm80::Kind::fp8, sm80::Kind::paged}) {
     expect_closed(sm80::supports(kernel), "forward_sm80");
   }
   expect_closed(sm90::supports(), "forward_sm90_throughput");

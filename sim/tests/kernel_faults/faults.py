@@ -238,8 +238,8 @@ OURS = [
         (THROUGHPUT + "exact_rows.cuh",
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
           "race", commit="a0568a6"),
-    Fault("dropped_infinity", "forward_sm80/throughput/fp16_config0_dropout_state.cu",
-          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput:dropout_state",
+    Fault("dropped_infinity", "forward_sm80/throughput/fp16_config0_all.cu",
+          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput",
            "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",
            "--largest-head-dim", "64"], [
         (SM80 + "mainloop.cuh",

@@ -8,6 +8,7 @@
 //
 // Therefore a row with a larger reference is recomputed
 // exactly: its largest score is subtracted before scaling.
+// So is a row whose sink is +inf or NaN: the sink becomes its reference.
 #pragma once
 
 namespace flashcore::cuda::attention {

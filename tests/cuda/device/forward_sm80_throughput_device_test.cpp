@@ -116,6 +116,28 @@ TEST_P(ForwardSm80Device, ADroppedInfinityIsNaN) {
   EXPECT_TRUE(verdict.passed) << verdict.failure;
 }
 
+// A row is NaN by a NaN in its query, or by its sink, whatever infinity its keys have in V.
+TEST_P(ForwardSm80Device, ANaNStaysBesideAnInfinity) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double sink : {0.0, kNaN, kInfinity}) {
+    Problem problem = problem_of(GetParam(), 1);
+    problem.causal = false;
+    problem.sinks = TensorDesc::contiguous(DType::f32, {problem.q.shape[1]});
+    bench::HostProblem host = bench::make_host_problem(problem, 9);
+    host.at("sinks").set(1, sink);
+    host.at("q").set(0, kNaN);
+    for (int64_t key = 0; key < 4; ++key) {
+      host.at("v").set(key * GetParam().head_dim + key, key % 2 == 0 ? kInfinity : -kInfinity);
+    }
+    const Result<bench::Reference> reference = bench::compute_reference(host);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    run_once(plan_of(GetParam(), host.problem), host);
+    const bench::Verdict verdict = bench::judge(host, *reference);
+    EXPECT_TRUE(verdict.passed) << "sink " << sink << ": " << verdict.failure;
+  }
+}
+
 TEST_P(ForwardSm80Device, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
   bench::HostProblem host = bench::make_host_problem(problem_of(GetParam(), 2), 4);
   const Plan plan = plan_of(GetParam(), host.problem);
@@ -244,7 +266,7 @@ constexpr uint64_t kSeeds[] = {1, 2, uint64_t{1} << 63};
 
 TEST_P(DropoutState, GivesTheBitsOfNumbers) {
   const Plan wanted = plan(numbers_, GetParam().kernel);
-  const Plan reads = plan(memory_, "forward_sm80_throughput:dropout_state");
+  const Plan reads = plan(memory_, GetParam().kernel);
   Outputs last;
   for (const uint64_t seed : kSeeds) {
     draw(seed);
@@ -258,7 +280,7 @@ TEST_P(DropoutState, GivesTheBitsOfNumbers) {
 
 TEST_P(DropoutState, IsReadByEachReplayOfAGraph) {
   const Plan wanted = plan(numbers_, GetParam().kernel);
-  const Plan reads = plan(memory_, "forward_sm80_throughput:dropout_state");
+  const Plan reads = plan(memory_, GetParam().kernel);
   DeviceTensors tensors(memory_);
   const Workspace workspace(reads.workspace_bytes(), 0);
   const OwnStream stream;

@@ -398,7 +398,6 @@ TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
   EXPECT_THAT(by(DType::f16, Kind::f32), HasSubstr("q: dtype is f16, wanted f32"));
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     EXPECT_EQ(by(dtype, Kind::split_kv), "");
-    EXPECT_EQ(by(dtype, Kind::dropout_state), "dropout_state: is not given, wanted it");
   }
   for (const Kind kernel : {Kind::half, Kind::f32, Kind::split_kv}) {
     EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
@@ -455,23 +454,26 @@ TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
   }
 }
 
-TEST(ForwardSm80Refusal, ASeedInMemoryHasKernelsOfItsOwn) {
+TEST(ForwardSm80Refusal, ASeedInMemoryIsReadWithAllFeatures) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const Kind kernel = dtype == DType::f32 ? Kind::f32 : Kind::half;
     Problem p = dense(dtype, 61, 33);
     p.dropout_state = TensorDesc::strided(DType::i64, {2}, {7});
-    EXPECT_NE(refusal(p, 80, "80", Kind::dropout_state), "") << "nobody reads it";
+    EXPECT_NE(refusal(p, 80, "80", kernel), "") << "nobody reads it";
     p.dropout_p = 0.5F;
-    EXPECT_EQ(refusal(p, 80, "80", Kind::dropout_state), "");
+    EXPECT_EQ(refusal(p, 80, "80", kernel), "");
+    EXPECT_EQ(refusal(p, 80, "80", Kind::split_kv), "");
+    EXPECT_NE(refusal(p, 80, "80", Kind::paged), "");
     const Result<ForwardProblem> resolved = resolve(p);
     ASSERT_TRUE(resolved.ok());
-    EXPECT_EQ(features_of(*resolved, false), Features::dropout_state);
-    EXPECT_EQ(features_of(*resolved, true), Features::dropout_state);
+    EXPECT_EQ(features_of(*resolved, false), Features::all);
+    EXPECT_EQ(features_of(*resolved, true), Features::all);
   }
   Problem p = dense(DType::f8e4m3, 64, 64);
   p.o.dtype = DType::f16;
   p.dropout_p = 0.5F;
   p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-  EXPECT_THAT(refusal(p, 80, "80", Kind::dropout_state), HasSubstr("q: dtype is f8e4m3"));
+  EXPECT_THAT(refusal(p, 80, "80", Kind::half), HasSubstr("q: dtype is f8e4m3"));
 }
 
 // Keys and values in pages of so many rows.

@@ -138,14 +138,15 @@ __device__ __forceinline__ float score_of(const Params& p, const ScoreTerms& ter
     score = p.cap * t;
     slope = (1 - t) * (1 + t);
   }
+  // The bias comes last, as one of -inf removes whatever a slope made of the score.
+  if (p.alibi_slopes.data != nullptr) {
+    const auto distance = static_cast<float>(abs(query + terms.offset - key));
+    score = fmaf(terms.alibi_step, distance, score);
+  }
   if (p.bias.data != nullptr) {
     const float bias =
         load_element(p.bias.type, p.bias.data, terms.bias + i * p.bias.query + j * p.bias.key);
     score = bias == attention::kNoKey ? attention::kNoKey : score + bias;
-  }
-  if (p.alibi_slopes.data != nullptr) {
-    const auto distance = static_cast<float>(abs(query + terms.offset - key));
-    score = fmaf(terms.alibi_step, distance, score);
   }
   if (p.mask.data != nullptr) {
     const auto* const mask = static_cast<const uint8_t*>(p.mask.data);

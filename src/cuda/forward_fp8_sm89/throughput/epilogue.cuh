@@ -74,7 +74,8 @@ __device__ __forceinline__ bool store_row(const Params& p, const Task& task, con
     if (16 * d16 < p.head_dim_v) store_four(p, place + 16 * d16, x[0], x[1], x[2], x[3]);
   }
   const bool finite = zero == 0 || end.factor != end.factor;
-  return empty || (finite && fabsf(reference) < attention::kLargestReference);
+  // A row whose sink is +inf or NaN is recomputed, too.
+  return empty || (finite && fabsf(reference) < attention::kLargestReference && sink < -kNoKey);
 }
 
 template <class S>

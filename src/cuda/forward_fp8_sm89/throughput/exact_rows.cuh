@@ -139,7 +139,7 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
     const float factor = ptx::exp2_approx((largest - reference) * kLog2E);
     const float all =
         sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
-    if (p.lse != nullptr) *lse_place(p, task, query) = top + __log2f(all) * kLn2;
+    if (p.lse != nullptr) *lse_place(p, task, query) = sum == 0 ? sink : top + __log2f(all) * kLn2;
     const int64_t place = output_place(p, task, query);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {

@@ -36,9 +36,11 @@ __device__ __forceinline__ RowEnd end_row(float sum, float rounded, float refere
 
 // Completes the sums of each lane's two rows and writes their LSE.
 template <class S>
-__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, const Task& task,
+__device__ __forceinline__ void end_rows(const Params& p, Consumer<S>& c, const Task& task,
                                          RowEnd (&ends)[2]) {
   const float sink = sink_of(p, task.head), unit = value_scale(p, task);
+  // See large_reference.hpp.
+  if (!(sink < -kNoKey)) c.flushed_reference[0] = c.flushed_reference[1] = sink;
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;

@@ -150,7 +150,8 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
     const float all =
         sum * factor +
         (sink == attention::kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * attention::kLog2E));
-    if (p.lse != nullptr) *lse_place(p, task, row) = top + __log2f(all) * attention::kLn2;
+    if (p.lse != nullptr)
+      *lse_place(p, task, row) = sum == 0 ? sink : top + __log2f(all) * attention::kLn2;
     const int64_t place = output_place(p, task, row);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {

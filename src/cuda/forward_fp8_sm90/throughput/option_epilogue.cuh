@@ -27,9 +27,11 @@ __device__ __forceinline__ float share_of_one(float sum, float reference, float 
 
 // Completes the sums of each lane's two rows and writes their LSE, once for all parts of V.
 template <class S>
-__device__ __forceinline__ void end_option_rows(const OptionParams& p, const Consumer<S>& c,
+__device__ __forceinline__ void end_option_rows(const OptionParams& p, Consumer<S>& c,
                                                 const OptionTask& task, OptionRowEnd (&ends)[2]) {
   const float sink = sink_of(p, task.head), unit = value_scale(p, task);
+  // See large_reference.hpp.
+  if (!(sink < -kNoKey)) c.flushed_reference[0] = c.flushed_reference[1] = sink;
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;

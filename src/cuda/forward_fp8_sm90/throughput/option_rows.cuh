@@ -135,7 +135,7 @@ __device__ __forceinline__ void compute_option_rows(const OptionParams& p, const
         sum * factor +
         (sink == attention::kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * attention::kLog2E));
     if (p.lse != nullptr && task.column == 0) {
-      *lse_place(p, task, row) = top + __log2f(all) * attention::kLn2;
+      *lse_place(p, task, row) = sum == 0 ? sink : top + __log2f(all) * attention::kLn2;
     }
     if (sum != 0) most_s = max(most_s, magnitude_bits(__fdividef(factor, all)));
     const int64_t place = output_place(p, task, row);

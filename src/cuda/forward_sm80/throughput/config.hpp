@@ -28,9 +28,8 @@ enum class Features {
   scores,  // also softcap, bias and ALiBi
   all,     // also boolean masks, dropout, nonpositive scales, rows that are not 16-byte chunks,
            // an O of another type, splits of the keys
-  dropout_state,  // like `all`, with dropout's seed and offset read from memory
-  fp8,            // like `all`, both ways, with Q, K and V stored in fp8
-  paged,          // like `none`, with keys and values in a cache
+  fp8,     // like `all`, with Q, K and V stored in fp8
+  paged,   // like `none`, with keys and values in a cache
 };
 
 // A kernel made for biases reads them in pieces of four keys.

@@ -204,8 +204,8 @@ __device__ inline RowPlace place_rows(const Params& p, const Task& task) {
   return {p.o, p.o_type, o_offset(p, task, task.first_query), p.o_row};
 }
 
-// Stores O element by element. `kinds`: the accumulators count values
-// that are not finite; only outputs with such values are written.
+// Stores O element by element. `kinds`: the accumulators count values that are not finite; only outputs
+// with such values are written, and a NaN of the first pass, from a score or a sink, stays.
 template <Config kConfig, class P>
 __device__ __forceinline__ void store_elements(const P& p, const Task& task, unsigned char* shared,
                                                const WarpState<kConfig>& w, bool kinds) {
@@ -240,13 +240,13 @@ __device__ __forceinline__ void store_elements(const P& p, const Task& task, uns
     for (int column = lane; column < p.head_dim_v; column += 32) {
       const float value = staged[row * kConfig.head_dim_v + column];
       if constexpr (kHasScales<P>) {
-        if (!kinds || value != 0) {
+        if (!kinds || (value != 0 && !output.left_nan(place.type, place.data, o + column))) {
           const float stored = kinds ? nonfinite_of(value * weight) : value;
           output.store(place.type, place.data, o + column, stored);
         }
       } else if (!kinds) {
         store_as(place.type, place.data, o + column, value);
-      } else if (value != 0) {
+      } else if (value != 0 && !is_nan_at(place.type, place.data, o + column)) {
         store_as(place.type, place.data, o + column, nonfinite_of(value * weight));
       }
     }

@@ -39,7 +39,7 @@ struct Told {
   static constexpr Features kLooksFor = kFeatures;
 };
 template <>
-struct Told<Features::dropout_state> {
+struct Told<Features::all> {
   using Type = StateParams;
   static constexpr Features kLooksFor = Features::all;
 };

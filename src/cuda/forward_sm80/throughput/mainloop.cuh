@@ -109,7 +109,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
   if (thread == 0) {
     noted.task = task;
     noted.limits = limits;
-    note_dropout_key(p);
+    if constexpr (kFeatures == Features::all) note_dropout_key(p);
   }
   if constexpr (kFp8) {
     const auto len_kv = static_cast<int>(task.sequence.len_kv);
@@ -262,12 +262,12 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
           (p.score_line == ScoreLine::softcap ? notes.far : notes.wrong) = true;
         }
         scale_scores<kUnits, false>(s, p);
+        if (p.alibi_slopes.data != nullptr) {
+          add_alibi<kOrder, kUnits>(s, p, noted.task, place, first_key);
+        }
         if (p.bias.data != nullptr) {
           constexpr BiasPart kPart = kGuarded ? BiasPart::whole : BiasPart::positive;
           bias.template add_to<kPart, kUnits>(s, p.bias_type);
-        }
-        if (p.alibi_slopes.data != nullptr) {
-          add_alibi<kOrder, kUnits>(s, p, noted.task, place, first_key);
         }
       } else if constexpr (kFeatures == Features::all) {
         apply_features<kIsFp32<Element>, !kGuarded>(s, p, noted.task, place, first_key);

@@ -27,6 +27,20 @@ __device__ inline void store_as(ElementType type, void* data, int64_t at, float 
   }
 }
 
+// Returns whether a stored element is NaN.
+__device__ inline bool is_nan_at(ElementType type, const void* data, int64_t at) {
+  const auto bits = [=] { return static_cast<const uint16_t*>(data)[at] & 0x7fffU; };
+  switch (type) {
+    case ElementType::f32:
+      return isnan(static_cast<const float*>(data)[at]);
+    case ElementType::f16:
+      return bits() > 0x7c00;
+    case ElementType::bf16:
+      return bits() > 0x7f80;
+  }
+  return false;
+}
+
 // The largest of a warp's nonnegative numbers. Their bits
 // compare like the numbers, with NaN as the largest.
 struct Largest {
@@ -72,6 +86,11 @@ struct ScaledOutput {
     const float x = value / scale;
     static_cast<uint8_t*>(data)[at] = static_cast<uint8_t>(
         fp8 == Fp8Output::e4m3 ? fp8_of<attention::kE4M3>(x) : fp8_of<attention::kE5M2>(x));
+  }
+  __device__ bool left_nan(ElementType type, const void* data, int64_t at) const {
+    if (fp8 == Fp8Output::none) return is_nan_at(type, data, at);
+    const int bits = static_cast<const uint8_t*>(data)[at] & 0x7f;
+    return fp8 == Fp8Output::e4m3 ? bits == 0x7f : bits > 0x7c;
   }
 };
 __device__ __forceinline__ ScaledOutput output_of(const Fp8Params& p, const Task& task) {

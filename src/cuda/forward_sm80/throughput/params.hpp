@@ -82,7 +82,7 @@ struct Params : attention::ForwardParams {
   PhiloxKey dropout_key;
 };
 
-// With Features::dropout_state: the kernel reads seed and offset instead of the key.
+// With Features::all: dropout's seed and offset in memory, or null: dropout_key applies.
 struct StateParams : Params {
   const int64_t* dropout_state;
   int64_t dropout_state_step;
@@ -105,8 +105,7 @@ struct LargestValues {
 
 enum class Fp8Output : int32_t { none, e4m3, e5m2 };
 
-// With Features::fp8: the types of Q, K and V, and the scales of
-// their elements. Without dropout_state, the key is dropout_key.
+// With Features::fp8: the types of Q, K and V, and the scales of their elements.
 struct Fp8Params : StateParams {
   bool q_e5m2, kv_e5m2;  // otherwise e4m3
   HeadVector q_scale;

@@ -74,12 +74,11 @@ int block_q_of(const Choice& choice) {
 Choice with_all_features(Choice choice) {
   if (choice.features == Features::fp8 || choice.features == Features::paged) return choice;
   const int config = choice.config == kPairedRow ? kPairedConfig.fallback : choice.config;
-  const bool state = choice.features == Features::dropout_state;
-  return {choice.dtype, config_with_all(config), state ? Features::dropout_state : Features::all};
+  return {choice.dtype, config_with_all(config), Features::all};
 }
 
 std::string_view features_name(Features features) {
-  constexpr std::string_view kNames[] = {"none", "scores", "all", "dropout_state", "fp8", "paged"};
+  constexpr std::string_view kNames[] = {"none", "scores", "all", "fp8", "paged"};
   return kNames[static_cast<size_t>(features)];
 }
 
@@ -369,7 +368,7 @@ Status start(const launch::Launcher& launcher, const Launch& launch, const Launc
   switch (launch.choice.features) {
     case Features::fp8:
       return launcher.launch(launch.kernel, grid, static_cast<const Fp8Params&>(params));
-    case Features::dropout_state:
+    case Features::all:
       return launcher.launch(launch.kernel, grid, static_cast<const StateParams&>(params));
     case Features::paged:
       return launcher.launch(launch.kernel, grid, PagedParams(params));
@@ -488,7 +487,6 @@ std::vector<Variant> variants() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
   return {variant(kName, Kind::half),
           variant("forward_sm80_throughput:f32", Kind::f32),
-          variant("forward_sm80_throughput:dropout_state", Kind::dropout_state),
           variant("forward_sm80_throughput:split_kv", Kind::split_kv),
           variant("forward_sm80_throughput:fp8", Kind::fp8),
           variant("forward_sm80_throughput:paged", Kind::paged)};

@@ -206,9 +206,10 @@ __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, co
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
   if (p.scores_natural) scale_scores<Units::natural, kExact>(s, p);
-  if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
+  // The bias comes last, as one of -inf removes whatever a slope made of the score.
   if (p.alibi_slopes.data != nullptr)
     add_alibi<KeyOrder::plain, Units::natural>(s, p, task, lane, first_key);
+  if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
     visit_pairs<kInPairs>(
@@ -247,24 +248,16 @@ __device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s)
   return largest;
 }
 
-// A block's dropout key: among the parameters, or in
-// shared memory if it is computed from values in memory.
-__device__ __forceinline__ void note_dropout_key(const Params&) {}
-__device__ __forceinline__ PhiloxKey dropout_key_of(const Params& p) { return p.dropout_key; }
+// A block's dropout key, in shared memory.
 __device__ __forceinline__ PhiloxKey dropout_key_of(const StateParams&) {
   return ptx::static_shared<PhiloxKey>();
 }
 __device__ __forceinline__ void note_dropout_key(const StateParams& p) {
   ptx::static_shared<PhiloxKey>() =
-      dropout_key(static_cast<uint64_t>(__ldg(p.dropout_state)),
-                  static_cast<uint64_t>(__ldg(p.dropout_state + p.dropout_state_step)));
-}
-__device__ __forceinline__ void note_dropout_key(const Fp8Params& p) {
-  if (p.dropout_state != nullptr) {
-    note_dropout_key(static_cast<const StateParams&>(p));
-  } else {
-    ptx::static_shared<PhiloxKey>() = p.dropout_key;
-  }
+      p.dropout_state == nullptr
+          ? p.dropout_key
+          : dropout_key(static_cast<uint64_t>(__ldg(p.dropout_state)),
+                        static_cast<uint64_t>(__ldg(p.dropout_state + p.dropout_state_step)));
 }
 
 // Zeroes the probabilities of dropped pairs; the others are rescaled with the output. `kinds`:

@@ -112,12 +112,13 @@ int config_index(const ForwardProblem& p) {
 
 Supports supports(Kind kind) {
   using enum Feature;
-  const Dtypes inputs = kind == Kind::fp8                                       ? kFp8
-                        : kind == Kind::f32                                     ? Dtypes{DType::f32}
-                        : kind == Kind::split_kv || kind == Kind::dropout_state ? kFloats
-                                                                                : kHalf;
+  const Dtypes inputs = kind == Kind::fp8        ? kFp8
+                        : kind == Kind::f32      ? Dtypes{DType::f32}
+                        : kind == Kind::split_kv ? kFloats
+                                                 : kHalf;
   Supports supports{.features = feature_sets::kShapes | feature_sets::kScores |
-                                feature_sets::kLayouts | flashcore::Features{o_apart, dropout},
+                                feature_sets::kLayouts |
+                                flashcore::Features{o_apart, dropout, dropout_state},
                     .q = inputs,
                     .o = kind == Kind::fp8 ? kUpTo32Bits : kFloats,
                     .head_dims = {.most = kLargestHeadDim},
@@ -127,12 +128,9 @@ Supports supports(Kind kind) {
                       std::string refusal = refuse_sizes(p, kind);
                       return refusal.empty() && kind == Kind::paged ? refuse_cache(p) : refusal;
                     }};
-  if (kind == Kind::dropout_state) {
-    supports.features = supports.features | dropout_state;
-    supports.needs = dropout_state;
-  } else if (kind == Kind::fp8) {
+  if (kind == Kind::fp8) {
     supports.features = supports.features | feature_sets::kLargest |
-                        flashcore::Features{dropout_state, k_apart, block_scales, o_scale};
+                        flashcore::Features{k_apart, block_scales, o_scale};
   } else if (kind == Kind::paged) {
     // It looks for nothing but the band, and copies whole chunks.
     supports.needs = feature_sets::kPages | cache_leftpad;
@@ -153,9 +151,8 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (is_fp8(p.dtype)) return Features::fp8;
-  if (p.dropout_state.present) return Features::dropout_state;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
-  if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
+  if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !(p.softmax_scale > 0)) return Features::all;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
     return Features::all;
   }

@@ -9,7 +9,7 @@ namespace flashcore::cuda::forward_sm80::throughput {
 
 // The rows of the family: 16-bit inputs, fp32 inputs, any of them with dropout's seed in memory, and
 // with the keys in splits; inputs stored in fp8; and 16-bit inputs with keys and values in a cache.
-enum class Kind { half, f32, dropout_state, split_kv, fp8, paged };
+enum class Kind { half, f32, split_kv, fp8, paged };
 
 // The row of kConfigs that computes a problem, or -1.
 int config_index(const ForwardProblem& problem);

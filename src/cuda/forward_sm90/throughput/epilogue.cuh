@@ -39,9 +39,10 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
 
 // Completes the sums of each lane's two rows and writes their LSE.
 template <class S>
-__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
-                                         const TaskInfo& task, RowEnd (&ends)[2]) {
+__device__ __forceinline__ void end_rows(const Params& p, Consumer<S>& c, const TaskInfo& task,
+                                         RowEnd (&ends)[2]) {
   const float sink = sink_of(p, task.head);
+  if (!(sink < -kNoKey)) c.reference[0] = c.reference[1] = sink;  // see large_reference.hpp
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;

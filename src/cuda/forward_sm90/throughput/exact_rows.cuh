@@ -149,7 +149,7 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
     const float factor = ptx::exp2_approx((natural - reference) * kLog2E);
     const float all =
         sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
-    if (p.lse != nullptr) {
+    if (p.lse != nullptr && !(sum == 0 && sink == -kNoKey)) {  // else it is there
       p.lse[task.batch * p.lse_batch + task.head * p.lse_head + (task.q_row + row) * p.lse_row] =
           top + __log2f(all) * kLn2;
     }
