@@ -240,7 +240,7 @@ stage_torch() {
 stage_rust() { counted_by rust scripts/rust.sh build-rust; }
 
 # What a run that is not a long one leaves out: all instruction sets but the best under sanitizers, 7 of 10 random
-# problems of each kernel on the simulator, and two thirds of its planted faults, other ones at each commit.
+# problems of each kernel on the simulator, and two thirds of its injected faults, other ones at each commit.
 shorter() {
   [[ $run == long ]] || export FLASHCORE_TEST_TARGETS=best FLASHCORE_SIMULATED_SHARE=0.3
 }
@@ -280,7 +280,7 @@ stage_thread() {
 }
 
 # The simulator of CUDA kernels (docs/simulator.md): small kernels with faults that it must find, then
-# every kernel of the library, and faults planted into them.
+# every kernel of the library, and faults injected into them.
 stage_simulator() {
   configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
     -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0

@@ -147,19 +147,19 @@ Json report_peak(const Settings& settings) {
     double best = HUGE_VAL;
     for (int repeat = 0; repeat < 3; ++repeat) {
       const CpuPeak probed = measure_cpu_peak(settings.threads, 0.2, settings.cpu_time);
-      if (probed.flop_a_second > peak.flop_a_second) peak = probed;
+      if (probed.flop_per_second > peak.flop_per_second) peak = probed;
       best = std::min(best, time_in_turns({[&] { bench.run(); }}, 5, 1)[0]);
     }
     const double rate = bench.flop() / best;
     fmt::print("  {:28} {:8.2f} ms {:8.1f} GFLOP/s, {:5.1f}% of {:.1f} ({})\n", bench.name(),
-               best * 1e3, rate * 1e-9, 100 * rate / peak.flop_a_second, peak.flop_a_second * 1e-9,
-               peak.what);
+               best * 1e3, rate * 1e-9, 100 * rate / peak.flop_per_second,
+               peak.flop_per_second * 1e-9, peak.what);
     rows.push_back({{"case", bench.name()},
                     {"seconds", best},
-                    {"gflop_a_second", rate * 1e-9},
-                    {"peak_gflop_a_second", peak.flop_a_second * 1e-9},
+                    {"gflop_per_second", rate * 1e-9},
+                    {"peak_gflop_per_second", peak.flop_per_second * 1e-9},
                     {"peak", peak.what},
-                    {"fraction_of_peak", rate / peak.flop_a_second}});
+                    {"fraction_of_peak", rate / peak.flop_per_second}});
   }
   return rows;
 }
@@ -241,7 +241,7 @@ Json report_scaling(const Settings& settings) {
         seqlen, seconds * 1e3, unit, bench.workspace_bytes() / 1024, tensors, most, most - before);
     rows.push_back({{"seqlen", seqlen},
                     {"seconds", seconds},
-                    {"ns_a_pair", unit},
+                    {"ns_per_pair", unit},
                     {"workspace_bytes", bench.workspace_bytes()},
                     {"tensor_bytes", tensors * 1024},
                     {"vmhwm_bytes", most * 1024},
@@ -305,7 +305,7 @@ Json report_others(const Settings& settings) {
                bench.flop() / seconds * 1e-9);
     rows.push_back({{"case", bench.name()},
                     {"seconds", seconds},
-                    {"gflop_a_second", bench.flop() / seconds * 1e-9}});
+                    {"gflop_per_second", bench.flop() / seconds * 1e-9}});
   }
   return rows;
 }

@@ -101,7 +101,7 @@ Result<ExitCode> init(const EvolveOptions& options, Session& session) {
   if (!folder.ok()) return folder.status();
   session.line(fmt::format("task   {}/task.json: {}, {}", options.folder, folder->task.language,
                            bench::counted(std::ssize(folder->seed.values), "parameter")));
-  session.line(fmt::format("peak   {} ({})", bench::rate_text(folder->task.peak_flop_a_second),
+  session.line(fmt::format("peak   {} ({})", bench::rate_text(folder->task.peak_flop_per_second),
                            folder->task.device["peak"].get<std::string>()));
   session.line(fmt::format("next   flashcore evolve run {} --proposer params", options.folder));
   session.document({{"status", "ok"}, {"task", folder->task_json}});

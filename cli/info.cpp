@@ -51,7 +51,7 @@ Result<ExitCode> execute_info(Session& session) {
     if (device.device.kind != DeviceKind::cpu) {
       text += fmt::format(", compute capability {}.{}, {} KiB shared memory per block",
                           device.compute_capability / 10, device.compute_capability % 10,
-                          device.shared_memory_a_block / 1024);
+                          device.shared_memory_per_block / 1024);
     }
     text += fmt::format(", {:.0f} GiB", static_cast<double>(device.memory_bytes) / kGiB);
     session.line("device     " + text);

@@ -20,7 +20,7 @@ nlohmann::ordered_json device_json(const DeviceInfo& device) {
           {"name", device.name},
           {"compute_capability", device.compute_capability},
           {"multiprocessors", device.multiprocessors},
-          {"shared_memory_a_block", device.shared_memory_a_block},
+          {"shared_memory_per_block", device.shared_memory_per_block},
           {"memory_bytes", device.memory_bytes}};
 }
 
@@ -28,7 +28,7 @@ nlohmann::ordered_json timing_json(const bench::Timing& timing, double flop) {
   return {{"p50_seconds", timing.p50},
           {"p90_seconds", timing.p90},
           {"samples", timing.samples},
-          {"calls_a_sample", timing.calls_a_sample},
+          {"calls_per_sample", timing.calls_per_sample},
           {"gflops", flop / timing.p50 / 1e9}};
 }
 

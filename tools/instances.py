@@ -5,7 +5,7 @@
                                                 each "family file only except", with - for no target
     instances.py table FOLDER [--stubs] [--without FILE...]
                                                 writes FOLDER/cuda/launch/instances.cpp: the lists, without groups that
-                                                are not compiled; with --stubs: without kernels (tests/cuda/stand_in)
+                                                are not compiled; with --stubs: without kernels (tests/cuda/stubs)
 
 --apart: one file per compiled kernel, except for those that are `together`.
 

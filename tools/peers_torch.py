@@ -114,7 +114,7 @@ class CpuTimer:
         return 0.0
 
 
-def in_turn(calls):
+def round_robin(calls):
     """Alternates between the calls: caches that come from memory have several copies."""
     turns = itertools.cycle(calls)
     return lambda: next(turns)()
@@ -188,7 +188,7 @@ class Server:
             with backend.context(), self.timer.context():
                 if d_o is None:
                     with self.torch.no_grad():
-                        call = in_turn([backend.make(q, k, v, request["causal"])
+                        call = round_robin([backend.make(q, k, v, request["causal"])
                                         for k, v in copies])
                         parts = [(call(), request["blocks"])]
                 else:
@@ -220,7 +220,7 @@ class Server:
         backend, call = self.calls[request["backend"]]
         with self.torch.no_grad(), backend.context():
             seconds, calls = self.timer.samples(call, request["protocol"])
-        return {"seconds": seconds, "calls_a_sample": calls}
+        return {"seconds": seconds, "calls_per_sample": calls}
 
     def host(self, request):
         backend, call = self.calls[request["backend"]]

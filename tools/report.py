@@ -41,7 +41,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/accuracy.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
           "docs/architecture.md": ["picture architecture"], "docs/evolve.md": ["evolve runs"],
-          "docs/simulator.md": ["planted faults", "mended faults", "faults not found"],
+          "docs/simulator.md": ["injected faults", "mended faults", "faults not found"],
           "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid", "tuning model"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "bench behind", "front picture ladder", "front picture sweep"]}

@@ -84,7 +84,7 @@ nlohmann::ordered_json cuda_environment(int32_t index) {
           {"multiprocessors", properties.multiProcessorCount},
           {"memory_bytes", properties.totalGlobalMem},
           {"l2_bytes", properties.l2CacheSize},
-          {"shared_memory_a_block", properties.sharedMemPerBlockOptin},
+          {"shared_memory_per_block", properties.sharedMemPerBlockOptin},
           {"driver", nvml.driver()},
           {"driver_cuda", version_text(driver)},
           {"toolkit", version_text(CUDART_VERSION)},

@@ -22,7 +22,7 @@ struct KnownGpu {
   int32_t multiprocessors = 0;
   double highest_clock_mhz = 0;
   int64_t l2_bytes = 0;
-  int64_t shared_memory_a_block = 0;
+  int64_t shared_memory_per_block = 0;
 };
 
 inline constexpr int64_t kMiB = int64_t{1} << 20;
@@ -96,7 +96,7 @@ inline DeviceInfo device_info(const KnownGpu& gpu) {
   info.name = fmt::format("NVIDIA {}", gpu.name);
   info.compute_capability = gpu.compute_capability;
   info.multiprocessors = gpu.multiprocessors;
-  info.shared_memory_a_block = gpu.shared_memory_a_block;
+  info.shared_memory_per_block = gpu.shared_memory_per_block;
   return info;
 }
 

@@ -213,8 +213,8 @@ Result<Timing> Peers::time(const std::string& backend, const Meter& meter,
     }
     timing.sample_seconds.push_back(sample);
   }
-  const Json calls = answer->value("calls_a_sample", Json());
-  if (calls.is_number_integer()) timing.calls_a_sample = calls;
+  const Json calls = answer->value("calls_per_sample", Json());
+  if (calls.is_number_integer()) timing.calls_per_sample = calls;
   summarise(timing);
   return timing;
 }

@@ -220,7 +220,7 @@ void advise(Diagnosis& d) {
                          d.bound == Bound::latency;
   if (few_warps) {
     d.advice.push_back(fmt::format(
-        "few warps fit an SM, limited by {}: spend less of it, or overlap work inside a warp",
+        "few warps fit one SM, limited by {}: spend less of it, or overlap work inside a warp",
         d.occupancy_limiter));
   }
 }

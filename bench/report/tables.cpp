@@ -119,12 +119,13 @@ std::vector<std::string> ceiling_lines(const Json& ceilings) {
       text += fmt::format(" {} {} ({})", dtype, rate_text(product["tflops"].get<double>() * 1e12),
                           product["library"].get<std::string>());
     }
-    if (values.contains("copy_bytes_a_second")) {
+    if (values.contains("copy_bytes_per_second")) {
       text +=
-          fmt::format(", copy {:.2f} TB/s", values["copy_bytes_a_second"].get<double>() * 1e-12);
+          fmt::format(", copy {:.2f} TB/s", values["copy_bytes_per_second"].get<double>() * 1e-12);
     }
-    if (values.contains("read_bytes_a_second")) {
-      text += fmt::format(", read {:.1f} GB/s", values["read_bytes_a_second"].get<double>() * 1e-9);
+    if (values.contains("read_bytes_per_second")) {
+      text +=
+          fmt::format(", read {:.1f} GB/s", values["read_bytes_per_second"].get<double>() * 1e-9);
     }
     if (values.contains("empty_kernel")) {
       text +=

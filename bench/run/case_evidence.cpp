@@ -50,7 +50,7 @@ double bound_seconds(const Json& one, const Json& all_ceilings, const std::strin
   if (products.contains(dtype) && !products[dtype].is_null()) {
     bound = one["flop"].get<double>() / (products[dtype]["tflops"].get<double>() * 1e12);
   }
-  if (const double rate = ceilings.value("copy_bytes_a_second", 0.0); rate > 0) {
+  if (const double rate = ceilings.value("copy_bytes_per_second", 0.0); rate > 0) {
     bound = std::max(bound, one["bytes"].get<double>() / rate);
   }
   return bound;

@@ -138,7 +138,7 @@ class DeviceTiles final : public TiledWorkload {
       calls.emplace_back([plan, arguments = arguments(copy), memory = *workspace, bytes](
                              Stream stream) { return plan.run(arguments, memory, bytes, stream); });
     }
-    return in_turn(std::move(calls));
+    return round_robin(std::move(calls));
   }
 
   Result<TimedCall> prepare(NativePeer& peer) override {
@@ -149,7 +149,7 @@ class DeviceTiles final : public TiledWorkload {
       if (!call.ok()) return call;
       calls.push_back(std::move(*call));
     }
-    return in_turn(std::move(calls));
+    return round_robin(std::move(calls));
   }
 
   Result<Verdict> judge() override { return judge(problem_.lse.has_value()); }
@@ -168,7 +168,7 @@ class DeviceTiles final : public TiledWorkload {
     });
   }
 
-  static TimedCall in_turn(std::vector<TimedCall> calls) {
+  static TimedCall round_robin(std::vector<TimedCall> calls) {
     if (calls.size() == 1) return std::move(calls.front());
     return [calls = std::move(calls), next = size_t{0}](Stream stream) mutable {
       const size_t now = next;

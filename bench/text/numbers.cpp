@@ -44,9 +44,9 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.3g} s", seconds);
 }
 
-std::string rate_text(double flop_a_second) {
-  if (flop_a_second >= 1e12) return fmt::format("{:.1f} TFLOP/s", flop_a_second / 1e12);
-  return fmt::format("{:.3g} GFLOP/s", flop_a_second / 1e9);
+std::string rate_text(double flop_per_second) {
+  if (flop_per_second >= 1e12) return fmt::format("{:.1f} TFLOP/s", flop_per_second / 1e12);
+  return fmt::format("{:.3g} GFLOP/s", flop_per_second / 1e9);
 }
 
 }  // namespace flashcore::bench

@@ -20,7 +20,7 @@ std::vector<std::string> split(const std::string& text, char separator);
 Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std::string& text,
                                            size_t count, const std::string& wanted);
 
-std::string seconds_text(double seconds);     // "3.21 us", "1.92 ms"
-std::string rate_text(double flop_a_second);  // "52.1 GFLOP/s"
+std::string seconds_text(double seconds);       // "3.21 us", "1.92 ms"
+std::string rate_text(double flop_per_second);  // "52.1 GFLOP/s"
 
 }  // namespace flashcore::bench

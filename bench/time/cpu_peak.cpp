@@ -114,7 +114,7 @@ CpuPeak measure_cpu_peak(int threads, double seconds, bool thread_time) {
   for (int round = 0; round < kRounds; ++round) {
     double sum = 0;
     for (int t = 0; t < threads; ++t) sum += rates[static_cast<size_t>(round * threads + t)];
-    peak.flop_a_second = std::max(peak.flop_a_second, sum);
+    peak.flop_per_second = std::max(peak.flop_per_second, sum);
   }
   peak.what = fmt::format("fp32 FMA, {} bits, {} thread{}", probe.lanes * 32, threads,
                           threads == 1 ? "" : "s");

@@ -7,8 +7,8 @@
 namespace flashcore::bench {
 
 struct CpuPeak {
-  double flop_a_second = 0;  // all threads together
-  std::string what;          // "fp32 FMA, 512 bits, 2 threads"
+  double flop_per_second = 0;  // all threads together
+  std::string what;            // "fp32 FMA, 512 bits, 2 threads"
 };
 
 // Independent chains of fused multiply-adds in registers, at the processor's widest SIMD, on every

@@ -44,7 +44,7 @@ Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
   const double n = kMatrixSize;
   return MatrixProduct{
       .n = kMatrixSize,
-      .flop_a_second = 2 * n * n * n / timing->p50,
+      .flop_per_second = 2 * n * n * n / timing->p50,
       .library = fmt::format("{}, version {}",
                              std::filesystem::path(cublas->library()).filename().string(),
                              cublas->version()),
@@ -66,7 +66,7 @@ Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol) {
       },
       protocol);
   if (!timing.ok()) return timing.status();
-  return Copy{.bytes_a_second = 2 * static_cast<double>(kCopyBytes) / timing->p50,
+  return Copy{.bytes_per_second = 2 * static_cast<double>(kCopyBytes) / timing->p50,
               .timing = *timing};
 }
 
@@ -89,7 +89,7 @@ nlohmann::ordered_json cuda_ceilings(CudaTimer& timer, const CudaProtocol& proto
     note(empty.status());
   }
   if (const Result<Copy> copy = time_copy(timer, protocol); copy.ok()) {
-    ceilings["copy_bytes_a_second"] = copy->bytes_a_second;
+    ceilings["copy_bytes_per_second"] = copy->bytes_per_second;
   } else {
     note(copy.status());
   }
@@ -102,7 +102,7 @@ nlohmann::ordered_json cuda_ceilings(CudaTimer& timer, const CudaProtocol& proto
       continue;
     }
     ceilings["matrix_product"][std::string(to_string(dtype))] = {
-        {"tflops", product->flop_a_second * 1e-12},
+        {"tflops", product->flop_per_second * 1e-12},
         {"n", product->n},
         {"library", product->library}};
   }

@@ -12,7 +12,7 @@ namespace flashcore::bench {
 
 struct MatrixProduct {
   int n = 0;
-  double flop_a_second = 0;
+  double flop_per_second = 0;
   std::string library;  // "libcublas.so.13, version 130101"
   Timing timing;
 };
@@ -22,14 +22,14 @@ Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
                                           const CudaProtocol& protocol);
 
 struct Copy {
-  double bytes_a_second = 0;  // read and write
+  double bytes_per_second = 0;  // read and write
   Timing timing;
 };
 Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol);
 
 Result<Timing> time_empty_kernel(CudaTimer& timer, const CudaProtocol& protocol);
 
-// All of them as evidence: {"empty_kernel": timing, "copy_bytes_a_second", "matrix_product":
+// All of them as evidence: {"empty_kernel": timing, "copy_bytes_per_second", "matrix_product":
 // {"bf16": {"tflops", "n", "library"}}}. Failures are left out, and `notes` says why.
 nlohmann::ordered_json cuda_ceilings(CudaTimer& timer, const CudaProtocol& protocol,
                                      const std::set<DType>& dtypes, nlohmann::ordered_json& notes);

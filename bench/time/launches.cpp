@@ -78,7 +78,7 @@ Result<Launch> launch_of(cudaGraphNode_t node) {
   launch.static_shared = static_cast<int64_t>(attributes.sharedSizeBytes);
   launch.dynamic_shared = params.sharedMemBytes;
   FLASHCORE_RETURN_IF_ERROR(cuda_status(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&launch.blocks_a_multiprocessor, params.func,
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&launch.blocks_per_multiprocessor, params.func,
                                                     static_cast<int>(launch.threads),
                                                     params.sharedMemBytes),
       "asking for a kernel's occupancy"));

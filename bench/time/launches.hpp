@@ -20,7 +20,7 @@ struct Launch {
   int64_t local_bytes = 0;  // per thread: spills and stack
   int64_t static_shared = 0;
   int64_t dynamic_shared = 0;
-  int blocks_a_multiprocessor = 0;  // blocks that fit at once
+  int blocks_per_multiprocessor = 0;  // blocks that fit at once
 
   int64_t shared() const { return static_shared + dynamic_shared; }
 };

@@ -35,7 +35,7 @@ class Meter {
   // The protocol as numbers for a peer's process: tools/peers_torch.py reads them.
   virtual nlohmann::ordered_json settings(const Protocol& protocol) const = 0;
 
-  // {"empty_kernel": timing, "copy_bytes_a_second", "matrix_product": {dtype: {"tflops", ...}}};
+  // {"empty_kernel": timing, "copy_bytes_per_second", "matrix_product": {dtype: {"tflops", ...}}};
   // what cannot be measured is left out, and `notes` says why.
   virtual nlohmann::ordered_json ceilings(const Protocol& protocol, const std::set<DType>& dtypes,
                                           nlohmann::ordered_json& notes) = 0;

@@ -61,12 +61,12 @@ class CpuMeter final : public Meter {
         notes.push_back("bf16 has no bound: the peak of its instructions is not measured");
         continue;
       }
-      products[std::string(to_string(dtype))] = {{"tflops", peak.flop_a_second * 1e-12},
+      products[std::string(to_string(dtype))] = {{"tflops", peak.flop_per_second * 1e-12},
                                                  {"library", peak.what}};
     }
     nlohmann::ordered_json ceilings = {{"matrix_product", products}};
     if (const double read = measure_cpu_read(threads_); read > 0) {
-      ceilings["read_bytes_a_second"] = read;
+      ceilings["read_bytes_per_second"] = read;
     }
     return ceilings;
   }

@@ -66,7 +66,7 @@ class CudaMeter final : public Meter {
                       {"registers", launch.registers},
                       {"local_bytes", launch.local_bytes},
                       {"shared_bytes", launch.shared()},
-                      {"blocks_a_multiprocessor", launch.blocks_a_multiprocessor}});
+                      {"blocks_per_multiprocessor", launch.blocks_per_multiprocessor}});
     }
     return list;
   }

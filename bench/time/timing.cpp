@@ -49,7 +49,7 @@ nlohmann::ordered_json timing_evidence(const Timing& timing) {
   return {{"p50_us", timing.p50 * 1e6},
           {"p90_us", timing.p90 * 1e6},
           {"samples", timing.samples},
-          {"calls_a_sample", timing.calls_a_sample}};
+          {"calls_per_sample", timing.calls_per_sample}};
 }
 
 std::string CpuTimer::protocol() const {
@@ -67,15 +67,15 @@ Result<Timing> CpuTimer::time(const TimedCall& call) {
   }
   Timing timing;
   const double wanted_calls = std::ceil(limits_.sample_seconds / std::max(shortest, 1e-9));
-  timing.calls_a_sample = std::max<int64_t>(1, static_cast<int64_t>(wanted_calls));
+  timing.calls_per_sample = std::max<int64_t>(1, static_cast<int64_t>(wanted_calls));
   std::vector<double> samples;
   double total = 0;
   while (std::ssize(samples) < limits_.max_samples &&
          (std::ssize(samples) < limits_.min_samples || total < limits_.seconds)) {
-    const Result<double> seconds = measure(call, timing.calls_a_sample);
+    const Result<double> seconds = measure(call, timing.calls_per_sample);
     if (!seconds.ok()) return seconds.status();
     total += *seconds;
-    samples.push_back(*seconds / static_cast<double>(timing.calls_a_sample));
+    samples.push_back(*seconds / static_cast<double>(timing.calls_per_sample));
   }
   timing.sample_seconds = std::move(samples);
   summarise(timing);

@@ -16,7 +16,7 @@ struct Timing {
   double p50 = 0;  // seconds per call
   double p90 = 0;
   int64_t samples = 0;
-  int64_t calls_a_sample = 1;
+  int64_t calls_per_sample = 1;
   std::vector<double> sample_seconds;  // per call, in the order of measurement
 };
 
@@ -29,7 +29,7 @@ double quantile(std::vector<double> values, double q);
 // Sets the count and the quantiles from the samples.
 void summarise(Timing& timing);
 
-// {"p50_us", "p90_us", "samples", "calls_a_sample"}
+// {"p50_us", "p90_us", "samples", "calls_per_sample"}
 nlohmann::ordered_json timing_evidence(const Timing& timing);
 
 using TimedCall = std::function<Status(Stream)>;

@@ -69,8 +69,8 @@ Result<Timing> CudaTimer::time(const TimedCall& call, const CudaProtocol& protoc
   if (!estimate.ok()) return estimate.status();
   Timing timing;
   const double wanted = std::ceil(protocol.graph_seconds / std::max(*estimate, 1e-7));
-  timing.calls_a_sample = std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, kMostCalls);
-  Result<CapturedGraph> graph = CapturedGraph::capture(stream_, call, timing.calls_a_sample);
+  timing.calls_per_sample = std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, kMostCalls);
+  Result<CapturedGraph> graph = CapturedGraph::capture(stream_, call, timing.calls_per_sample);
   if (!graph.ok()) return graph.status();
   FLASHCORE_RETURN_IF_ERROR(graph->instantiate());
 
@@ -91,7 +91,7 @@ Result<Timing> CudaTimer::time(const TimedCall& call, const CudaProtocol& protoc
     FLASHCORE_RETURN_IF_ERROR(
         cuda_status(cudaEventElapsedTime(&milliseconds, begin_, end_), "timing a replay"));
     seconds.push_back(static_cast<double>(milliseconds) * 1e-3 /
-                      static_cast<double>(timing.calls_a_sample));
+                      static_cast<double>(timing.calls_per_sample));
   }
   timing.sample_seconds = std::move(seconds);
   summarise(timing);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cases/batch_company.hpp"
+#include "bench/cases/batch_invariance_cases.hpp"
 #include "bench/cases/random_backward.hpp"
 #include "bench/device/plan_choice.hpp"
 #include "bench/verify/kernel.hpp"
@@ -48,29 +48,29 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
 // Runs the chosen kernel on one entry in several batches: it must be one kernel, and the same bits.
 Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& plan,
                      Findings& found) {
-  const BatchCompany company(trial.seed, space.largest_seqlen, space.largest_head_dim);
-  trial.problem = company.problem(0);
+  const BatchInvarianceCases cases(trial.seed, space.largest_seqlen, space.largest_head_dim);
+  trial.problem = cases.problem(0);
   Verdict verdict;
   std::string kernel;
   std::vector<double> first;
-  for (size_t batch = 0; batch < company.batches() && verdict.failure.empty(); ++batch) {
-    const Result<Plan> chosen = make_plan(company.problem(batch), plan);
+  for (size_t batch = 0; batch < cases.batches() && verdict.failure.empty(); ++batch) {
+    const Result<Plan> chosen = make_plan(cases.problem(batch), plan);
     if (!chosen.ok()) {
       if (chosen.status().code() != StatusCode::unsupported) return chosen.status();
       found.refuse(plan.kernel.empty() ? "none" : plan.kernel, chosen.status().message());
       return {};
     }
-    const std::string where = company.describe(batch);
+    const std::string where = cases.describe(batch);
     if (batch == 0) kernel = chosen->kernel();
     if (chosen->kernel() != kernel) {
       verdict.failure = fmt::format("{}: runs {} alone, {} here", where, kernel, chosen->kernel());
       break;
     }
-    HostProblem host = company.fill(batch);
+    HostProblem host = cases.fill(batch);
     std::set<std::string> launched;
     FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel, &launched));
     verdict.launched.merge(launched);
-    const std::vector<double> results = company.results(host, batch);
+    const std::vector<double> results = cases.results(host, batch);
     if (batch == 0) first = results;
     if (std::memcmp(results.data(), first.data(), first.size() * sizeof(double)) != 0) {
       verdict.failure = fmt::format("{}: other bits than alone", where);

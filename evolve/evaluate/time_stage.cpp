@@ -158,18 +158,18 @@ Result<Finding> run_timing(const GateContext& c, const Contender* incumbent, Tim
 Finding check_plausible(const Task& task, const Timed& timed) {
   for (const TimedShape& one : timed.shapes) {
     const double bytes = bytes_of(one.shape, task) / one.seconds;
-    if (task.peak_bytes_a_second > 0 && bytes > task.peak_bytes_a_second) {
+    if (task.peak_bytes_per_second > 0 && bytes > task.peak_bytes_per_second) {
       return {Outcome::constraints,
               fmt::format("{}: {} would be {:.1f} TB/s, and L2 has {:.1f}", shape_text(one.shape),
                           bench::seconds_text(one.seconds), bytes / 1e12,
-                          task.peak_bytes_a_second / 1e12)};
+                          task.peak_bytes_per_second / 1e12)};
     }
     const double rate = flop_of(one.shape, task) / one.seconds;
-    if (rate <= kMargin * task.peak_flop_a_second) continue;
+    if (rate <= kMargin * task.peak_flop_per_second) continue;
     return {Outcome::constraints,
             fmt::format("{}: {} would be {}, and the peak of this machine is {}",
                         shape_text(one.shape), bench::seconds_text(one.seconds),
-                        bench::rate_text(rate), bench::rate_text(task.peak_flop_a_second))};
+                        bench::rate_text(rate), bench::rate_text(task.peak_flop_per_second))};
   }
   return {};
 }
@@ -182,10 +182,10 @@ nlohmann::ordered_json timed_json(const Task& task, const Timed& timed) {
                     {"seconds", one.seconds},
                     {"incumbent_seconds", one.incumbent_seconds},
                     {"noise", one.noise},
-                    {"calls_a_sample", one.calls},
+                    {"calls_per_sample", one.calls},
                     {"gflops", flop / one.seconds / 1e9},
-                    {"bound_seconds", flop / task.peak_flop_a_second},
-                    {"of_peak", flop / one.seconds / task.peak_flop_a_second}});
+                    {"bound_seconds", flop / task.peak_flop_per_second},
+                    {"of_peak", flop / one.seconds / task.peak_flop_per_second}});
   }
   return list;
 }

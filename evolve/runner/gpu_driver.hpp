@@ -24,7 +24,7 @@ struct alignas(128) GpuTensorMap {
 
 // CUdevice_attribute.
 enum class GpuAttribute : int {
-  max_shared_bytes_a_block = 97,  // opt-in
+  max_shared_bytes_per_block = 97,  // opt-in
   clock_khz = 13,
   multiprocessors = 16,
   compute_major = 75,

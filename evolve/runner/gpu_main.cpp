@@ -174,7 +174,7 @@ class Kernel {
     }
     if (!lines_.shared.empty()) {
       const int64_t most =
-          gpu_.attribute(GpuAttribute::max_shared_bytes_a_block) - attribute(kSharedBytes);
+          gpu_.attribute(GpuAttribute::max_shared_bytes_per_block) - attribute(kSharedBytes);
       found.shared_bytes =
           static_cast<unsigned>(number(lines_.shared, 0, most, "the shared memory"));
     }
@@ -484,7 +484,7 @@ int describe() {
           {"multiprocessors", GpuAttribute::multiprocessors},
           {"clock_khz", GpuAttribute::clock_khz},
           {"l2_bytes", GpuAttribute::l2_bytes},
-          {"shared_bytes_a_block", GpuAttribute::max_shared_bytes_a_block}}) {
+          {"shared_bytes_per_block", GpuAttribute::max_shared_bytes_per_block}}) {
       std::printf("%s %d\n", name, gpu.attribute(which));
     }
     return 0;

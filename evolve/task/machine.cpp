@@ -20,13 +20,13 @@ namespace {
 
 // Dense 16-bit Tensor Core operations per SM and clock, by compute capability; CUDA C++ Programming
 // Guide and the architectures' white papers. An unknown GPU gets the highest value.
-double operations_a_clock(int32_t major, int32_t minor) {
+double operations_per_clock(int32_t major, int32_t minor) {
   if (major == 8) return minor == 0 ? 2048 : 1024;
   return major == 9 ? 4096 : 8192;
 }
 
 // Bytes per clock between L2 and one SM.
-constexpr double kL2BytesAClock = 64;
+constexpr double kL2BytesPerClock = 64;
 
 void describe_cpu(Task& task) {
   const bool is_c = task.language == "c";
@@ -35,9 +35,12 @@ void describe_cpu(Task& task) {
   if (!is_c) task.compiler.insert(task.compiler.end(), {"-fno-exceptions", "-fno-rtti"});
   const DeviceInfo cpu = devices().front();
   const bench::CpuPeak peak = bench::measure_cpu_peak(1, 0.2, true);
-  task.device = {
-      {"kind", "cpu"}, {"name", cpu.name},  {"instructions", build_info().cpu_target},
-      {"threads", 1},  {"peak", peak.what}, {"peak_flop_a_second", std::round(peak.flop_a_second)}};
+  task.device = {{"kind", "cpu"},
+                 {"name", cpu.name},
+                 {"instructions", build_info().cpu_target},
+                 {"threads", 1},
+                 {"peak", peak.what},
+                 {"peak_flop_per_second", std::round(peak.flop_per_second)}};
 }
 
 // Describes this machine's GPU.
@@ -67,22 +70,23 @@ Result<bench::KnownGpu> ask_gpu(const std::string& gpu_runner, std::string& name
       .multiprocessors = number("multiprocessors"),
       .highest_clock_mhz = number("clock_khz") / kKhzOfMhz,
       .l2_bytes = number("l2_bytes"),
-      .shared_memory_a_block = number("shared_bytes_a_block")};
+      .shared_memory_per_block = number("shared_bytes_per_block")};
 }
 
 void describe_gpu(Task& task, const bench::KnownGpu& gpu) {
   const int32_t major = gpu.compute_capability / 10, minor = gpu.compute_capability % 10;
   const double multiprocessors = gpu.multiprocessors, clock = 1e6 * gpu.highest_clock_mhz;
-  task.device = {{"kind", "gpu"},
-                 {"name", gpu.name},
-                 {"compute_capability", fmt::format("{}.{}", major, minor)},
-                 {"multiprocessors", gpu.multiprocessors},
-                 {"highest_clock", clock},
-                 {"l2_bytes", gpu.l2_bytes},
-                 {"shared_bytes_a_block", gpu.shared_memory_a_block},
-                 {"peak", fmt::format("16-bit Tensor Cores at {:.3g} GHz", clock / 1e9)},
-                 {"peak_flop_a_second", multiprocessors * clock * operations_a_clock(major, minor)},
-                 {"peak_l2_bytes_a_second", multiprocessors * clock * kL2BytesAClock}};
+  task.device = {
+      {"kind", "gpu"},
+      {"name", gpu.name},
+      {"compute_capability", fmt::format("{}.{}", major, minor)},
+      {"multiprocessors", gpu.multiprocessors},
+      {"highest_clock", clock},
+      {"l2_bytes", gpu.l2_bytes},
+      {"shared_bytes_per_block", gpu.shared_memory_per_block},
+      {"peak", fmt::format("16-bit Tensor Cores at {:.3g} GHz", clock / 1e9)},
+      {"peak_flop_per_second", multiprocessors * clock * operations_per_clock(major, minor)},
+      {"peak_l2_bytes_per_second", multiprocessors * clock * kL2BytesPerClock}};
   task.compiler = {"nvcc",
                    "-std=c++20",
                    "-O3",
@@ -110,7 +114,7 @@ Status describe_machine(Task& task, const std::string& gpu_runner, const bench::
     if (!here.ok()) return here.status();
     describe_gpu(task, *here);
   }
-  task.peak_flop_a_second = task.device["peak_flop_a_second"];
+  task.peak_flop_per_second = task.device["peak_flop_per_second"];
   return {};
 }
 

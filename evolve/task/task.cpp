@@ -157,8 +157,8 @@ Result<Task> task_from(const Json& json) {
                   budgets["call_seconds"], budgets.value("spill_bytes", int64_t{256})};
   task.timing = {json["timing"]["sample_seconds"], json["timing"]["rounds"]};
   task.device = json["device"];
-  task.peak_flop_a_second = task.device["peak_flop_a_second"];
-  task.peak_bytes_a_second = task.device.value("peak_l2_bytes_a_second", 0.0);
+  task.peak_flop_per_second = task.device["peak_flop_per_second"];
+  task.peak_bytes_per_second = task.device.value("peak_l2_bytes_per_second", 0.0);
   return task;
 }
 

@@ -39,9 +39,9 @@ struct Task {
   std::vector<std::string> compiler;
   Budgets budgets;
   TimingRules timing;
-  nlohmann::ordered_json device;   // facts: name, features, threads
-  double peak_flop_a_second = 0;   // one thread's, measured; or a GPU's at its highest clock
-  double peak_bytes_a_second = 0;  // L2 bandwidth of a GPU; 0: no limit
+  nlohmann::ordered_json device;     // facts: name, features, threads
+  double peak_flop_per_second = 0;   // one thread's, measured; or a GPU's at its highest clock
+  double peak_bytes_per_second = 0;  // L2 bandwidth of a GPU; 0: no limit
 
   bool is_gpu() const { return language == "cuda"; }
 };

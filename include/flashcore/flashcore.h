@@ -206,11 +206,11 @@ enum { FLASHCORE_CPU = 0, FLASHCORE_CUDA = 1, FLASHCORE_SIM = 2 };
 /* Filled in by the library, up to struct_size bytes. */
 typedef struct flashcore_device_info {
   size_t struct_size;
-  int32_t kind;                  /* FLASHCORE_CPU, FLASHCORE_CUDA or FLASHCORE_SIM */
-  int32_t index;                 /* among the devices of its kind */
-  int32_t compute_capability;    /* CUDA: 80, 89, 90, ... */
-  int32_t multiprocessors;       /* CUDA: SMs; CPU: hardware threads */
-  int64_t shared_memory_a_block; /* CUDA: bytes, opt-in limit */
+  int32_t kind;                    /* FLASHCORE_CPU, FLASHCORE_CUDA or FLASHCORE_SIM */
+  int32_t index;                   /* among the devices of its kind */
+  int32_t compute_capability;      /* CUDA: 80, 89, 90, ... */
+  int32_t multiprocessors;         /* CUDA: SMs; CPU: hardware threads */
+  int64_t shared_memory_per_block; /* CUDA: bytes, opt-in limit */
   int64_t memory_bytes;
   char name[256]; /* zero-terminated, cut if longer */
 } flashcore_device_info;

@@ -89,7 +89,7 @@ def measure(
             "p50_us": round(statistics.median(times), 3),
             "p90_us": round(sorted(times)[int(0.9 * (len(times) - 1))], 3),
             "samples": len(times),
-            "calls_a_sample": calls,
+            "calls_per_sample": calls,
         }
         for name, times in rounds.items()
     ]

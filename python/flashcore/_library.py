@@ -193,7 +193,7 @@ class DeviceInfo(Structure):
         ("index", c_int32),
         ("compute_capability", c_int32),
         ("multiprocessors", c_int32),
-        ("shared_memory_a_block", c_int64),
+        ("shared_memory_per_block", c_int64),
         ("memory_bytes", c_int64),
         ("name", c_char * 256),
     ]

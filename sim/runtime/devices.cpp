@@ -13,7 +13,7 @@ namespace {
 
 struct SimulatedGpu {
   int compute_capability;
-  size_t shared_memory_a_block;
+  size_t shared_memory_per_block;
 };
 constexpr std::array<SimulatedGpu, 3> kGpus{{{90, 227 * 1024}, {80, 163 * 1024}, {89, 99 * 1024}}};
 // A small number, so that small problems also fill the GPU.
@@ -50,7 +50,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                            std::to_string(properties->minor);
   std::copy(name.begin(), name.end(), properties->name);
   properties->multiProcessorCount = kMultiprocessors;
-  properties->sharedMemPerBlockOptin = gpu(device).shared_memory_a_block;
+  properties->sharedMemPerBlockOptin = gpu(device).shared_memory_per_block;
   properties->totalGlobalMem = kMemoryBytes;
   return cudaSuccess;
 }
@@ -117,7 +117,7 @@ cudaError_t cudaGetLastError() {
 
 namespace flashcore::sim {
 
-size_t shared_limit() { return gpu(current_device()).shared_memory_a_block; }
+size_t shared_limit() { return gpu(current_device()).shared_memory_per_block; }
 
 }  // namespace flashcore::sim
 
@@ -133,7 +133,7 @@ std::vector<DeviceInfo> cuda_devices() {
     info.name = properties.name;
     info.compute_capability = gpu(index).compute_capability;
     info.multiprocessors = kMultiprocessors;
-    info.shared_memory_a_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+    info.shared_memory_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
     info.memory_bytes = static_cast<int64_t>(kMemoryBytes);
   }
   return found;

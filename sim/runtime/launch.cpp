@@ -69,7 +69,7 @@ size_t allowed_shared(const void* kernel) {
 }
 
 // Returns the blocks per SM that shared memory and the number of threads allow.
-int blocks_an_sm(unsigned threads, size_t shared_bytes) {
+int blocks_per_sm(unsigned threads, size_t shared_bytes) {
   constexpr size_t kReserved = 1024;  // per block
   constexpr unsigned kMostThreads = 2048;
   const size_t all = shared_limit() + kReserved;  // per SM
@@ -254,6 +254,6 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   const size_t most =
       std::min(flashcore::sim::allowed_shared(kernel), flashcore::sim::shared_limit());
   const bool fits = threads > 0 && threads <= 1024 && shared_bytes <= most;
-  *blocks = fits ? flashcore::sim::blocks_an_sm(static_cast<unsigned>(threads), shared_bytes) : 0;
+  *blocks = fits ? flashcore::sim::blocks_per_sm(static_cast<unsigned>(threads), shared_bytes) : 0;
   return cudaSuccess;
 }

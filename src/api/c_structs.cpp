@@ -275,7 +275,7 @@ Status write_device_info(const DeviceInfo& info, flashcore_device_info* out) {
   c.index = info.device.index;
   c.compute_capability = info.compute_capability;
   c.multiprocessors = info.multiprocessors;
-  c.shared_memory_a_block = info.shared_memory_a_block;
+  c.shared_memory_per_block = info.shared_memory_per_block;
   c.memory_bytes = info.memory_bytes;
   std::copy_n(info.name.begin(), std::min(info.name.size(), sizeof c.name - 1), c.name);
   return write_sized(c, out);

@@ -68,14 +68,14 @@ struct BackwardPlan {
 };
 
 // Keys per part of an entry: whole blocks.
-int64_t keys_a_part(const BackwardPlan& plan, int64_t keys) {
+int64_t keys_per_part(const BackwardPlan& plan, int64_t keys) {
   const int64_t block = plan.layout.block_kv;
   const int64_t blocks = divide_up(std::max<int64_t>(keys, 1), block);
   return divide_up(blocks, std::min(blocks, plan.most_parts)) * block;
 }
 
 int64_t parts_of(const BackwardPlan& plan, int64_t keys) {
-  return std::max<int64_t>(1, divide_up(keys, keys_a_part(plan, keys)));
+  return std::max<int64_t>(1, divide_up(keys, keys_per_part(plan, keys)));
 }
 
 // The names in a config.
@@ -201,7 +201,7 @@ class Run {
     const int64_t b = n / plan_.parts / p_.heads_kv;
     BackwardJob job = job_of(b, n / plan_.parts % p_.heads_kv, scratch);
     if (number >= parts_of(plan_, job.keys_in_all)) return;
-    const int64_t keys = keys_a_part(plan_, job.keys_in_all);
+    const int64_t keys = keys_per_part(plan_, job.keys_in_all);
     job.keys = {number * keys, std::min((number + 1) * keys, job.keys_in_all)};
     job.dq += number * plan_.part_stride;
     const int64_t width = plan_.layout.width_qk;

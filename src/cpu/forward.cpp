@@ -30,8 +30,8 @@ namespace {
 constexpr int64_t kAlignment = 256;
 // Entries with at most this many rows in use per KV head are also cut along the keys.
 constexpr int64_t kFewRows = 48;
-constexpr int64_t kKeysASplit = 4096;  // per KV head
-constexpr int64_t kMostRows = 384;     // per job, unless a config sets more
+constexpr int64_t kKeysPerSplit = 4096;  // per KV head
+constexpr int64_t kMostRows = 384;       // per job, unless a config sets more
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
@@ -51,17 +51,17 @@ struct ForwardPlan {
   const SimdKernels* kernels = nullptr;
   TileLayout layout;
   int threads = 1;
-  int64_t group = 1;        // query heads per KV head
-  int64_t heads_a_job = 1;  // heads of one group
-  int64_t queries_a_job = 1;
-  int64_t keys_a_split = kKeysASplit;
+  int64_t group = 1;          // query heads per KV head
+  int64_t heads_per_job = 1;  // heads of one group
+  int64_t queries_per_job = 1;
+  int64_t keys_per_split = kKeysPerSplit;
   int64_t partial_floats = 0;  // per job
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;
   int64_t partial_offset = 0;
   int64_t bytes = 0;
 
-  int64_t chunks() const { return divide_up(group, heads_a_job); }
+  int64_t chunks() const { return divide_up(group, heads_per_job); }
 };
 
 bool has_few_rows(const ForwardProblem& p, int64_t group, int64_t rows_q) {
@@ -76,8 +76,8 @@ int64_t direct_heads(const ForwardPlan& plan) {
   return divide_up(heads, divide_up(heads, kDirectHeads));
 }
 int64_t keys_of_part(const ForwardPlan& plan, bool direct) {
-  if (!direct) return plan.keys_a_split;
-  const int64_t keys = plan.keys_a_split / direct_heads(plan);
+  if (!direct) return plan.keys_per_split;
+  const int64_t keys = plan.keys_per_split / direct_heads(plan);
   return divide_up(keys, kLargestBlockKv) * kLargestBlockKv;
 }
 int64_t parts_of_heads(const ForwardPlan& plan, bool direct) {
@@ -108,8 +108,8 @@ Cut cut_of(const ForwardPlan& plan, const Sequence& s) {
   if (has_few_rows(plan.problem, plan.group, s.len_q)) {
     cut.splits = std::max<int64_t>(1, divide_up(s.len_kv, cut.keys));
   }
-  cut.blocks = divide_up(s.len_q, plan.queries_a_job);
-  cut.idle = parts_of_heads(plan, false) * divide_up(s.rows_q - s.len_q, plan.queries_a_job);
+  cut.blocks = divide_up(s.len_q, plan.queries_per_job);
+  cut.idle = parts_of_heads(plan, false) * divide_up(s.rows_q - s.len_q, plan.queries_per_job);
   return cut;
 }
 
@@ -138,8 +138,8 @@ int64_t all_rows(const ForwardProblem& p) {
 }
 
 // An upper bound of a run's jobs: threads beyond it get no scratch memory.
-int64_t most_jobs(const ForwardProblem& p, int64_t keys_a_split) {
-  const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), keys_a_split);
+int64_t most_jobs(const ForwardProblem& p, int64_t keys_per_split) {
+  const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), keys_per_split);
   return std::max<int64_t>(1, product_of({all_rows(p), splits}));
 }
 
@@ -152,9 +152,10 @@ int64_t choose_rows(const ForwardProblem& p, int threads) {
 
 void set_rows(ForwardPlan& plan, int64_t rows) {
   const ForwardProblem& p = plan.problem;
-  plan.heads_a_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
-  plan.queries_a_job = std::max<int64_t>(1, rows / plan.heads_a_job);
-  plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
+  plan.heads_per_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
+  plan.queries_per_job = std::max<int64_t>(1, rows / plan.heads_per_job);
+  plan.queries_per_job =
+      std::clamp<int64_t>(plan.queries_per_job, 1, std::max<int64_t>(1, p.seqlen_q));
 }
 
 // The first job and first partial result of each entry, in the workspace: batch + 1 elements each.
@@ -250,15 +251,15 @@ class Run {
       const int64_t n = place.in_entry / cut.splits;
       place.heads = n % cut.heads;
       // Starts with the last queries, which have the most keys under a causal mask.
-      place.first = (cut.blocks - 1 - n / cut.heads) * plan_.queries_a_job;
-      place.last = std::min(place.first + plan_.queries_a_job, place.sequence.len_q);
+      place.first = (cut.blocks - 1 - n / cut.heads) * plan_.queries_per_job;
+      place.last = std::min(place.first + plan_.queries_per_job, place.sequence.len_q);
     } else {
       cut.direct = false;
       cut.splits = 1;
       const int64_t heads = parts_of_heads(plan_, false);
       place.heads = idle % heads;
-      place.first = place.sequence.len_q + idle / heads * plan_.queries_a_job;
-      place.last = std::min(place.first + plan_.queries_a_job, place.sequence.rows_q);
+      place.first = place.sequence.len_q + idle / heads * plan_.queries_per_job;
+      place.last = std::min(place.first + plan_.queries_per_job, place.sequence.rows_q);
     }
     return place;
   }
@@ -289,8 +290,8 @@ class Run {
     } else {
       const int64_t chunk = place.heads % plan_.chunks();
       job.head_kv = place.heads / plan_.chunks();
-      job.head_first = job.head_kv * plan_.group + chunk * plan_.heads_a_job;
-      job.heads = std::min(plan_.heads_a_job, plan_.group - chunk * plan_.heads_a_job);
+      job.head_first = job.head_kv * plan_.group + chunk * plan_.heads_per_job;
+      job.heads = std::min(plan_.heads_per_job, plan_.group - chunk * plan_.heads_per_job);
     }
     job.query_first = place.first;
     job.queries = place.last - place.first;
@@ -319,14 +320,14 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
   ForwardPlan plan;
   plan.problem = problem;
   plan.kernels = kernels_of(target_for(is_bf16(problem))).forward;
-  plan.keys_a_split = config_value(context.config, kSplitName, kKeysASplit);
+  plan.keys_per_split = config_value(context.config, kSplitName, kKeysPerSplit);
   const int64_t threads = config_value(context.config, kThreadsName, context.threads);
   plan.threads = static_cast<int>(
-      std::min<int64_t>({threads, context.threads, most_jobs(problem, plan.keys_a_split)}));
+      std::min<int64_t>({threads, context.threads, most_jobs(problem, plan.keys_per_split)}));
   if (all_rows(problem) == 0) return plan;  // nothing to write
   plan.group = problem.heads_q / problem.heads_kv;
   set_rows(plan, config_value(context.config, kRowsName, choose_rows(problem, plan.threads)));
-  const int64_t rows = plan.heads_a_job * plan.queries_a_job;
+  const int64_t rows = plan.heads_per_job * plan.queries_per_job;
   const int64_t rows_direct = direct_heads(plan) * std::min(rows, kDirectRows);
   plan.layout =
       plan.kernels->layout(problem, std::max(rows, rows_direct),
@@ -342,7 +343,7 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
   plan.bytes = sum_of(
       {plan.partial_offset, product_of({most_partials(plan), plan.partial_floats, sizeof(float)})});
   // The number of jobs must fit 64 bits, too.
-  if (most_jobs(problem, plan.keys_a_split) == kTooLarge) plan.bytes = kTooLarge;
+  if (most_jobs(problem, plan.keys_per_split) == kTooLarge) plan.bytes = kTooLarge;
   return plan;
 }
 

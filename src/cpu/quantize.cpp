@@ -20,7 +20,7 @@
 namespace flashcore::cpu {
 namespace {
 
-constexpr int64_t kRowsAStrip = 256;
+constexpr int64_t kRowsPerStrip = 256;
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -50,7 +50,7 @@ class QuantizeRun {
     if (p_.has_mean) find_means();
     fill_scales();
     const std::vector<Strip> strips =
-        cut(block_ < kRowsAStrip ? kRowsAStrip / block_ * block_ : kRowsAStrip);
+        cut(block_ < kRowsPerStrip ? kRowsPerStrip / block_ * block_ : kRowsPerStrip);
     if (has_own_groups()) {
       each(strips, [&](const Strip& strip, int64_t h) {
         for (int64_t n = 0; n < strip.blocks; ++n) {
@@ -68,7 +68,7 @@ class QuantizeRun {
   // Returns whether each group lies within one strip of one head.
   bool has_own_groups() const {
     return p_.scale_batches == p_.batch && p_.scale_heads == p_.heads &&
-           (block_ <= kRowsAStrip || p_.rows <= kRowsAStrip);
+           (block_ <= kRowsPerStrip || p_.rows <= kRowsPerStrip);
   }
 
   // A strip holds rows of several blocks only if it holds these blocks as a whole.
@@ -179,8 +179,8 @@ class QuantizeRun {
     for (int64_t b = 0; b < p_.batch; ++b) {
       begin.push_back(strips.size());
       const int64_t in_use = entries_[static_cast<size_t>(b)].in_use;
-      for (int64_t first = 0; first < in_use; first += kRowsAStrip) {
-        const int64_t rows = std::min(kRowsAStrip, in_use - first);
+      for (int64_t first = 0; first < in_use; first += kRowsPerStrip) {
+        const int64_t rows = std::min(kRowsPerStrip, in_use - first);
         strips.push_back({b, first, rows, rows, 0, 0});
       }
     }

@@ -51,7 +51,7 @@ struct Variant {
   std::string name;
   DeviceKind device = DeviceKind::cpu;  // cuda: also the simulated GPUs
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
-  std::string_view by_name_because = {};  // a few words why, where that is not obvious
+  std::string_view not_automatic_reason = {};  // a few words why, where that is not obvious
   // One sentence why an automatic variant gets a problem that it computes only by name, or empty.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> by_name_where = {};
   bool tunable = false;           // not automatic, but a table of measurements may choose it

@@ -23,8 +23,8 @@ std::string sm90_split_declines(const BackwardProblem& problem, const PlanContex
   const int64_t queries = product_of({p.heads_q / p.heads_kv, p.seqlen_q});
   const int64_t many = tuning::tuning_of(context.device).table->rules.split_queries;
   if (context.deterministic || queries >= many) return {};
-  return fmt::format("q: has {} rows of a key/value head, wanted {}: its sums are in turn", queries,
-                     many);
+  return fmt::format("q: has {} rows of a key/value head, wanted {}: its sums are deterministic",
+                     queries, many);
 }
 
 }  // namespace flashcore

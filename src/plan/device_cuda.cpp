@@ -30,7 +30,7 @@ bool find_devices(std::vector<DeviceInfo>& found) {
     info.name = properties.name;
     info.compute_capability = 10 * properties.major + properties.minor;
     info.multiprocessors = properties.multiProcessorCount;
-    info.shared_memory_a_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+    info.shared_memory_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
     info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   }
   return complete;

@@ -147,8 +147,9 @@ std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& co
   const bool takes = refusal_of(sm90_throughput, p, context).empty() &&
                      (!sm90_throughput.declines || sm90_throughput.declines(p, context).empty());
   const Tuning tuning = tuning_for(context.device);
-  const LatencyChoice choice = sm90_latency_choice(p, tuning, context.device.shared_memory_a_block,
-                                                   takes ? Throughput::sm90 : Throughput::sm80);
+  const LatencyChoice choice =
+      sm90_latency_choice(p, tuning, context.device.shared_memory_per_block,
+                          takes ? Throughput::sm90 : Throughput::sm80);
   if (kernel == LatencyKernel::latency ? choice.is_latency() : choice.is_latency_wide()) return {};
   if (!choice.is_measured) return std::string(kUnmeasured);
   const std::string wide =
@@ -167,7 +168,8 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
     return "few queries against many keys: forward_sm80_throughput splits the keys among several "
            "blocks";
   const Tuning tuning = tuning_for(context.device);
-  const LatencyChoice choice = sm80_latency_choice(p, tuning, context.device.shared_memory_a_block);
+  const LatencyChoice choice =
+      sm80_latency_choice(p, tuning, context.device.shared_memory_per_block);
   if (choice.is_latency()) return {};
   if (!choice.is_measured) return std::string(kUnmeasured);
   return with_provenance(fmt::format("would take about {:.1f} us, forward_sm80_throughput {:.1f}",
@@ -215,7 +217,7 @@ std::string sm90_fp8_192x64_declines(const ForwardProblem& p, const PlanContext&
   if (context.batch_invariant)
     return "batch_invariant: is set, and whether it gains depends on the batch";
   const tuning::Rules& rules = rules_for(context.device);
-  const fp8::Config& config = fp8::kConfigs[fp8::kThreeAt128];
+  const fp8::Config& config = fp8::kConfigs[fp8::k192x64];
   const int64_t heads = product_of({p.batch, p.heads_q});
   const auto share = [&](const fp8::Config& one) {
     return fp8::used_share(one, p.seqlen_q, heads, context.device.multiprocessors);
@@ -241,7 +243,7 @@ std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& cont
   if (context.batch_invariant) {
     return "batch_invariant: is set, and how many queries there are depends on the batch";
   }
-  const WorkUnit unit = sm80::throughput::work_unit(p, context.device.shared_memory_a_block);
+  const WorkUnit unit = sm80::throughput::work_unit(p, context.device.shared_memory_per_block);
   return paged_declines(p, context, unit.block_q, unit.units_at_once,
                         rules_for(context.device).sm80_paged_rows);
 }

@@ -25,8 +25,8 @@ std::string note_of(const Variant& variant, const DeviceInfo& device, bool has_d
         "use",
         capability_text(device.compute_capability));
   }
-  if (!variant.by_name_because.empty()) {
-    note += fmt::format("{}{}", note.empty() ? "" : "; ", variant.by_name_because);
+  if (!variant.not_automatic_reason.empty()) {
+    note += fmt::format("{}{}", note.empty() ? "" : "; ", variant.not_automatic_reason);
   }
   if (variant.device != DeviceKind::cuda || !has_declines) return note;
   const std::string provenance = tuning_for(device).provenance();

@@ -62,7 +62,7 @@ constexpr Steps steps_of(const ForwardProblem& p, int64_t block_q, int64_t step_
 
 // The inputs of the formula.
 struct Work {
-  double units_an_sm = 0;  // or per group of SMs, for a unit that spans several
+  double units_per_sm = 0;  // or per group of SMs, for a unit that spans several
   int64_t units_at_once = 1, most_at_once = 1;
   double longest = 0, average = 0;  // steps
   double bytes = 0;
@@ -87,8 +87,8 @@ constexpr Work work_of(const ForwardProblem& p, const WorkUnit& unit, int64_t mu
       static_cast<double>(std::max<int64_t>(units, 1)) * static_cast<double>(unit.block_q);
   const double rows =
       static_cast<double>(units_of(p, unit.group_q)) * static_cast<double>(unit.group_q);
-  return {.units_an_sm = static_cast<double>(units) * static_cast<double>(unit.sms) /
-                         static_cast<double>(std::max<int64_t>(multiprocessors, 1)),
+  return {.units_per_sm = static_cast<double>(units) * static_cast<double>(unit.sms) /
+                          static_cast<double>(std::max<int64_t>(multiprocessors, 1)),
           .units_at_once = unit.units_at_once,
           .most_at_once = unit.most_at_once,
           .longest = groups.longest,
@@ -99,7 +99,7 @@ constexpr Work work_of(const ForwardProblem& p, const WorkUnit& unit, int64_t mu
 }
 
 inline double predicted_us(const Work& work, const Constants& constants, double launch,
-                           double bytes_a_us) {
+                           double bytes_per_us) {
   const int64_t at_once = work.units_at_once;
   const double once = constants.begin_and_end + (work.masked ? constants.mask : 0);
   const double unit = once + work.average * constants.step;
@@ -110,22 +110,22 @@ inline double predicted_us(const Work& work, const Constants& constants, double 
     return constants.alone + (1 - constants.alone) * part;
   };
 
-  const double others = std::clamp(work.units_an_sm - 1, 0.0, static_cast<double>(at_once - 1));
+  const double others = std::clamp(work.units_per_sm - 1, 0.0, static_cast<double>(at_once - 1));
   const double others_last = work.longest > 0 ? work.average / work.longest : 1;
   const double longest = share(others * others_last) * longest_unit;
 
   const double full = share(static_cast<double>(at_once - 1));
   double all = 0;
   if (work.uneven) {
-    const double waves = work.units_an_sm / static_cast<double>(at_once);
+    const double waves = work.units_per_sm / static_cast<double>(at_once);
     all = full * (waves * unit + (waves > 1 ? constants.tail * longest_unit : 0));
   } else {
-    const auto most = static_cast<int64_t>(std::ceil(work.units_an_sm));
+    const auto most = static_cast<int64_t>(std::ceil(work.units_per_sm));
     const int64_t waves = most / at_once, left = most % at_once;
     all = full * static_cast<double>(waves) * unit;
     if (left > 0) all += share(static_cast<double>(left - 1)) * unit;
   }
-  return launch + std::max({longest, all, work.bytes / bytes_a_us});
+  return launch + std::max({longest, all, work.bytes / bytes_per_us});
 }
 
 }  // namespace flashcore::tuning

@@ -76,15 +76,15 @@ std::string Tuning::provenance() const {
 bool has_own_table(const DeviceInfo& device) { return is_of(nearest_table(device), device); }
 
 Tuning tuning_of(const DeviceInfo& device, const DeviceSpeed& speed) {
-  constexpr double kBytesAUsOfGbS = 1e3;
+  constexpr double kBytesPerUsOfGbS = 1e3;
   const GpuTable& table = nearest_table(device);
   Tuning tuning{.table = &table,
                 .is_own = is_of(table, device),
-                .bytes_a_us = kBytesAUsOfGbS * table.speed.memory_gb_s,
+                .bytes_per_us = kBytesPerUsOfGbS * table.speed.memory_gb_s,
                 .multiprocessors = device.multiprocessors};
   if (tuning.is_own) return tuning;
   if (speed.sm_clock_mhz > 0) tuning.time_scale = table.speed.sm_clock_mhz / speed.sm_clock_mhz;
-  if (speed.memory_gb_s > 0) tuning.bytes_a_us = kBytesAUsOfGbS * speed.memory_gb_s;
+  if (speed.memory_gb_s > 0) tuning.bytes_per_us = kBytesPerUsOfGbS * speed.memory_gb_s;
   return tuning;
 }
 
@@ -94,14 +94,14 @@ double predicted_us(const Tuning& tuning, const ForwardProblem& p, const WorkUni
   if (!constants) return std::numeric_limits<double>::infinity();
   return predicted_us(work_of(p, unit, tuning.multiprocessors),
                       scaled(*constants, tuning.time_scale),
-                      tuning.time_scale * tuning.table->launch, tuning.bytes_a_us);
+                      tuning.time_scale * tuning.table->launch, tuning.bytes_per_us);
 }
 
 bool is_measured(const Tuning& tuning, const ForwardProblem& p) {
   // Counts waves of clusters of two SMs.
   constexpr WorkUnit kUnit{.block_q = 64, .group_q = 64, .step_keys = 256, .sms = 2};
   const Work work = work_of(p, kUnit, tuning.multiprocessors);
-  return work.units_an_sm <= tuning.table->most_waves && work.longest <= tuning.table->most_steps;
+  return work.units_per_sm <= tuning.table->most_waves && work.longest <= tuning.table->most_steps;
 }
 
 }  // namespace flashcore::tuning

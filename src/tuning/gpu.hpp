@@ -58,7 +58,7 @@ struct Tuning {
   const GpuTable* table = nullptr;
   bool is_own = false;  // the table was measured on such a GPU
   double time_scale = 1;
-  double bytes_a_us = 0;
+  double bytes_per_us = 0;
   int64_t multiprocessors = 0;
 
   // The relative gain that a predicted time needs before it counts. On a GPU that was not measured:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/seen_by_choice.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 #include "problem/entries.hpp"
 #include "tuning/tuned_table.hpp"
 
@@ -64,7 +64,7 @@ std::string options_of(const ForwardProblem& p) {
 
 std::string key_of(std::string_view pass, const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant || p.heads_q == 0 || p.batch == 0) return {};
-  const ForwardProblem seen = seen_by_choice(p, context);
+  const ForwardProblem seen = problem_for_heuristics(p, context);
   if (seen.seqlen_q == 0) return {};
   std::string dims = fmt::format("d{}", p.head_dim_qk);
   if (p.head_dim_v != p.head_dim_qk) dims += fmt::format("/{}", p.head_dim_v);

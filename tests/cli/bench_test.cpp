@@ -209,7 +209,7 @@ TEST(BenchPeers, ComputeTheSameNumbersAndAreTimedInTurns) {
     EXPECT_LT(row["gate"]["max_scaled_error"], 1e-6);
     EXPECT_EQ(row["times"]["wall"]["samples"], 6);  // three per round
     EXPECT_DOUBLE_EQ(row["times"]["wall"]["p50_us"], 3000);
-    EXPECT_EQ(row["times"]["wall"]["calls_a_sample"], 7);
+    EXPECT_EQ(row["times"]["wall"]["calls_per_sample"], 7);
   }
   EXPECT_EQ(evidence["cases"][0]["rows"][0]["times"]["wall"]["fastest_peer"], "plain");
 }
@@ -500,16 +500,16 @@ TEST(Compare, FindsARegressionInEachOfTwoSuites) {
     const ordered_json points = ordered_json::parse(outcome.out)["points"];
     ASSERT_EQ(points.size(), 4);
     for (const ordered_json& point : points) {
-      const bool planted =
+      const bool injected =
           point["suite"] == (slower == 0 ? "five" : "small") && point["implementation"] == "ours";
-      EXPECT_EQ(point["change"], planted ? "slower" : "same") << point;
+      EXPECT_EQ(point["change"], injected ? "slower" : "same") << point;
     }
     EXPECT_THAT(outcome.err, HasSubstr(slower == 0 ? "five: a f16" : "small: a f16"));
   }
 }
 
 // Scales each point of a checked-in file by another factor, which must be found.
-TEST(Compare, FindsWhatWasPlantedInEveryPointOfRealEvidence) {
+TEST(Compare, FindsWhatWasInjectedInEveryPointOfRealEvidence) {
   for (const char* const name : {"bench.json", "bench-serving.json", "backward-gpu.json"}) {
     const std::filesystem::path path = std::filesystem::path(FLASHCORE_LADDER).parent_path() / name;
     const Result<ordered_json> before = bench::read_evidence(path);
@@ -531,12 +531,12 @@ TEST(Compare, FindsWhatWasPlantedInEveryPointOfRealEvidence) {
         p50 = p50.get<double>() * factors.back();
       }
     }
-    const Result<bench::Comparison> planted =
+    const Result<bench::Comparison> injected =
         bench::compare_evidence(*before, after, "sustained", 0.03);
-    ASSERT_TRUE(planted.ok()) << planted.status().message();
-    ASSERT_EQ(planted->points.size(), factors.size());
+    ASSERT_TRUE(injected.ok()) << injected.status().message();
+    ASSERT_EQ(injected->points.size(), factors.size());
     for (size_t i = 0; i < factors.size(); ++i) {
-      const bench::ComparedPoint& point = planted->points[i];
+      const bench::ComparedPoint& point = injected->points[i];
       EXPECT_NEAR(point.ratio, factors[i], 1e-9) << point.suite << " " << point.problem;
       EXPECT_EQ(point.change, factors[i] > 0 ? bench::Change::slower : bench::Change::same)
           << point.suite << " " << point.problem;

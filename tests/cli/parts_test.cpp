@@ -138,8 +138,8 @@ TEST(CpuTimer, TakesAtLeastFiveSamplesOfEnoughCalls) {
   });
   ASSERT_TRUE(timing.ok());
   EXPECT_EQ(timing->samples, 5);
-  EXPECT_GT(timing->calls_a_sample, 1);  // one call is too short for the clock
-  EXPECT_GT(calls, timing->samples * timing->calls_a_sample);  // the warm-up is not a sample
+  EXPECT_GT(timing->calls_per_sample, 1);  // one call is too short for the clock
+  EXPECT_GT(calls, timing->samples * timing->calls_per_sample);  // the warm-up is not a sample
   EXPECT_GT(timing->p50, 0);
   EXPECT_LE(timing->p50, timing->p90);
 }
@@ -152,7 +152,7 @@ TEST(CpuTimer, MeasuresOneCall) {
     return {};
   });
   ASSERT_TRUE(timing.ok());
-  EXPECT_EQ(timing->calls_a_sample, 1);
+  EXPECT_EQ(timing->calls_per_sample, 1);
   EXPECT_GE(timing->p50, 3e-3);
 }
 
@@ -282,7 +282,7 @@ TEST(Work, CountsTheBackwardPass) {
   EXPECT_EQ(bench::backward_flop(host), 10.0 * 8 * 64);
 }
 
-TEST(CpuCeilings, SomeBytesASecondAreRead) {
+TEST(CpuCeilings, SomeBytesPerSecondAreRead) {
   for (const int threads : {1, 3}) {
     const double read = bench::measure_cpu_read(threads);
     EXPECT_GT(read, 1e8) << threads;  // a tenth of the slowest memory

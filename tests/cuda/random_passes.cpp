@@ -188,7 +188,7 @@ PlanContext context_of(const fake::Gpu& gpu) {
   context.device.device = {DeviceKind::cuda, 0};
   context.device.compute_capability = gpu.compute_capability;
   context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
   return context;
 }
 

@@ -2,7 +2,7 @@
 """flashcore evolve from the outside: a run that must become three times as fast, kill and resume,
 the proposers of examples/evolve with a stub server, and refusals.
 
-usage: command_test.py FLASHCORE STAND_IN    STAND_IN: the folder of the driver's stub, or none
+usage: command_test.py FLASHCORE STUB    STUB: the folder of the driver's stub, or none
 """
 import functools
 import http.server
@@ -19,7 +19,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-COMMAND, STAND_IN = sys.argv.pop(1), sys.argv.pop(1)
+COMMAND, STUB = sys.argv.pop(1), sys.argv.pop(1)
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "evolve"
 SEED = EXAMPLES / "attention.c"
@@ -141,10 +141,10 @@ class Evolve(unittest.TestCase):
         script = EXAMPLES / "openai_proposer.py"
         address = f"http://127.0.0.1:{server.server_port}/v1"
         run = document("run", folder, "--proposer", f"{sys.executable} {script}", "--evaluations", 1,
-                       OPENAI_BASE_URL=address, OPENAI_API_KEY="secret", OPENAI_MODEL="stand-in")
+                       OPENAI_BASE_URL=address, OPENAI_API_KEY="secret", OPENAI_MODEL="stub")
         self.assertEqual([one["outcome"] for one in run["attempts"]], ["valid", "valid"])
         path, key, asked = Server.asked[-1]
-        self.assertEqual((path, key, asked["model"]), ("/v1/chat/completions", "Bearer secret", "stand-in"))
+        self.assertEqual((path, key, asked["model"]), ("/v1/chat/completions", "Bearer secret", "stub"))
         self.assertIn("void attention(", asked["messages"][0]["content"])
         last = document("show", folder)["attempts"][-1]
         self.assertEqual((last["name"], last["thought"]), ("a comment", "it reads better"))
@@ -170,20 +170,20 @@ class Evolve(unittest.TestCase):
         self.assertEqual((last["name"], last["thought"]), ("by hand", "it is shorter"))
         self.assertIn("// edited\nenum", last["source"])
 
-    @unittest.skipIf(STAND_IN == "none", "the stand-in is for x86-64")
+    @unittest.skipIf(STUB == "none", "the stub is for x86-64")
     @compares_times
     def test_a_gpu_task_without_a_gpu(self):
         folder, seed = self.work / "gpu", self.work / "seed.cu"
         cheats = ROOT / "tests" / "evolve" / "gpu_cheats"
         seed.write_text("//@ param TIMES {3, 1, 2}\n" + (cheats / "honest.inc").read_text() +
                         "KERNEL(SIGNATURE) { for (volatile int i = 0; i < TIMES; i = i + 1) honest(ARGUMENTS); }\n")
-        driver = {"LD_LIBRARY_PATH": STAND_IN}
+        driver = {"LD_LIBRARY_PATH": STUB}
         done = evolve("init", folder, "--from", seed, "--shape", "1,2,64,16", **driver)
         self.assertEqual(done.returncode, 0, done.stderr)
         task = json.loads((folder / "task.json").read_text())
         self.assertEqual((task["language"], task["dtype"], task["device"]["kind"]), ("cuda", "f16", "gpu"))
         self.assertIn("-arch=sm_90a", task["compiler"])
-        task["compiler"] = ["g++", "-std=gnu++20", "-x", "c++", f"-I{ROOT / 'tests/evolve/stand_in'}", "-O2", "-w",
+        task["compiler"] = ["g++", "-std=gnu++20", "-x", "c++", f"-I{ROOT / 'tests/evolve/stub'}", "-O2", "-w",
                             "-march=native", "-shared", "-fPIC", "-DHEAD_DIM=16", "-DCAUSAL=0"]
         task["timing"]["rounds"] = 3
         (folder / "task.json").write_text(json.dumps(task))

@@ -29,8 +29,8 @@ Task small_task() {
   task.budgets.call_seconds = 5;
   task.budgets.memory_mib = 64;
   task.timing = {.sample_seconds = 2e-3, .rounds = 3};
-  task.device = {{"kind", "cpu"}, {"peak_flop_a_second", 1e13}};
-  task.peak_flop_a_second = 1e13;
+  task.device = {{"kind", "cpu"}, {"peak_flop_per_second", 1e13}};
+  task.peak_flop_per_second = 1e13;
   return task;
 }
 
@@ -149,7 +149,7 @@ TEST(Evaluator, SeesThatAFasterProgramIsFaster) {
 
 TEST(Evaluator, RefusesTimesPastThePeak) {
   Task task = small_task();
-  task.peak_flop_a_second = 1e6;
+  task.peak_flop_per_second = 1e6;
   const Evaluation found = evaluated(task, cheat("honest"), nullptr);
   EXPECT_EQ(found.outcome, Outcome::constraints);
   EXPECT_THAT(found.reason, testing::HasSubstr("the peak of this machine"));

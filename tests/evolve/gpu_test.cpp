@@ -23,13 +23,13 @@ const fs::path kCheats = FLASHCORE_GPU_CHEATS;
 const bool kOnGpu = std::getenv("FLASHCORE_EVOLVE_GPU") != nullptr;
 const std::string kGpuOnly = "// gpu only";
 
-class StandIn : public testing::Environment {
+class Stub : public testing::Environment {
  public:
   void SetUp() override {
-    if (!kOnGpu) ::setenv("LD_LIBRARY_PATH", FLASHCORE_STAND_IN, 1);
+    if (!kOnGpu) ::setenv("LD_LIBRARY_PATH", FLASHCORE_STUBS, 1);
   }
 };
-const auto* const kStandIn = testing::AddGlobalTestEnvironment(new StandIn);
+const auto* const kStub = testing::AddGlobalTestEnvironment(new Stub);
 
 Task small_task() {
   Task task;
@@ -42,7 +42,7 @@ Task small_task() {
                      "-std=gnu++20",
                      "-x",
                      "c++",
-                     "-I" FLASHCORE_STAND_IN_HEADERS,
+                     "-I" FLASHCORE_STUB_HEADERS,
                      "-O2",
                      "-shared",
                      "-fPIC",
@@ -121,12 +121,12 @@ TEST(GpuEvaluator, SeesThatAFasterProgramIsFaster) {
 
 TEST(GpuEvaluator, RefusesTimesPastThePeaks) {
   Task task = small_task();
-  task.peak_flop_a_second = 1e6;
+  task.peak_flop_per_second = 1e6;
   Evaluation found = evaluated(task, cheat("honest"));
   EXPECT_EQ(found.outcome, Outcome::constraints);
   EXPECT_THAT(found.reason, testing::HasSubstr("the peak of this machine"));
   task = small_task();
-  task.peak_bytes_a_second = 1e6;
+  task.peak_bytes_per_second = 1e6;
   found = evaluated(task, cheat("honest"));
   EXPECT_EQ(found.outcome, Outcome::constraints);
   EXPECT_THAT(found.reason, testing::HasSubstr("L2"));
@@ -134,7 +134,7 @@ TEST(GpuEvaluator, RefusesTimesPastThePeaks) {
 
 TEST(GpuEvaluator, HoldsTheClockOfTheGpuToItsOwn) {
   if (kOnGpu) GTEST_SKIP() << "the GPU's clock is right";
-  const std::string bin = FLASHCORE_STAND_IN;
+  const std::string bin = FLASHCORE_STUBS;
   ::setenv("LD_LIBRARY_PATH", (bin + "/late").c_str(), 1);
   fs::create_directories(bin + "/late");
   std::error_code error;
@@ -143,7 +143,7 @@ TEST(GpuEvaluator, HoldsTheClockOfTheGpuToItsOwn) {
   Task task = small_task();
   task.budgets.call_seconds = 60;
   const Evaluation found = evaluated(task, cheat("honest"));
-  ::setenv("LD_LIBRARY_PATH", FLASHCORE_STAND_IN, 1);
+  ::setenv("LD_LIBRARY_PATH", FLASHCORE_STUBS, 1);
   EXPECT_EQ(found.outcome, Outcome::constraints) << found.reason;
   EXPECT_THAT(found.reason, testing::HasSubstr("behind that of the evaluator"));
 }

@@ -60,7 +60,7 @@ TEST(Folder, KeepsATaskAndRefusesOthers) {
   EXPECT_EQ(read->task.language, "c");
   EXPECT_EQ(shape_text(read->task.shapes.front()), "1,4,64,32 of 2 heads and 64 keys");
   EXPECT_EQ(read->seed.values.size(), 4u);
-  EXPECT_GT(read->task.peak_flop_a_second, 1e8);
+  EXPECT_GT(read->task.peak_flop_per_second, 1e8);
   EXPECT_THAT(make_folder(folder, {FLASHCORE_SEED, {shape}, false}).message(),
               testing::HasSubstr("has a task already"));
   const auto from = [&](const std::string& source) {

@@ -21,7 +21,7 @@ std::string plan_resolved_everywhere(const Resolved& p, bool batch_invariant, bo
   struct Machine {
     DeviceKind kind;
     int32_t compute_capability, multiprocessors;
-    int64_t shared_memory_a_block;
+    int64_t shared_memory_per_block;
   };
   constexpr Machine kMachines[] = {{DeviceKind::cpu, 0, 4096, 0},
                                    {DeviceKind::cuda, 80, 108, 163 * 1024},
@@ -33,7 +33,7 @@ std::string plan_resolved_everywhere(const Resolved& p, bool batch_invariant, bo
     context.device.device.kind = machine.kind;
     context.device.compute_capability = machine.compute_capability;
     context.device.multiprocessors = machine.multiprocessors;
-    context.device.shared_memory_a_block = machine.shared_memory_a_block;
+    context.device.shared_memory_per_block = machine.shared_memory_per_block;
     context.threads = 4096;
     context.batch_invariant = batch_invariant;
     context.deterministic = deterministic;

@@ -221,7 +221,7 @@ TEST(Refusal, WhatAKernelDoesNotSayThatItComputesIsRefused) {
   expect_closed(gpu::decode_sm80::split_kv::supports(), "decode_sm80");
   expect_closed(gpu::decode_sm90::stream_kv::supports(), "decode_sm90");
   expect_closed(fp8::supports(), "forward_fp8_sm90");
-  expect_closed(fp8::three_supports(), "forward_fp8_sm90:192x64");
+  expect_closed(fp8::supports_192x64(), "forward_fp8_sm90:192x64");
   expect_closed(fp8::option_supports(), "forward_fp8_sm90:options");
   expect_closed(gpu::forward_fp8_sm89::throughput::supports(), "forward_fp8_sm89");
   expect_closed(gpu::convert::fp8::supports(), "forward_converted:fp8");

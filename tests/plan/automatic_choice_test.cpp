@@ -16,7 +16,7 @@ PlanContext gpu(int32_t compute_capability, int32_t multiprocessors, int64_t kil
   context.device.device = {DeviceKind::cuda, 0};
   context.device.compute_capability = compute_capability;
   context.device.multiprocessors = multiprocessors;
-  context.device.shared_memory_a_block = kilobytes * 1024;
+  context.device.shared_memory_per_block = kilobytes * 1024;
   return context;
 }
 

@@ -31,7 +31,7 @@ DeviceInfo gpu(const char* name, int32_t compute_capability, int32_t multiproces
   device.name = name;
   device.compute_capability = compute_capability;
   device.multiprocessors = multiprocessors;
-  device.shared_memory_a_block = kilobytes * 1024;
+  device.shared_memory_per_block = kilobytes * 1024;
   return device;
 }
 
@@ -134,7 +134,7 @@ TEST_P(OnHopper, AFullMachineIsTheThroughputKernels) {
   EXPECT_FALSE(choice(square(16, 16384, 128, true)).is_latency());
 }
 
-TEST_P(OnHopper, MoreQueriesABlockAreForWideHeads) {
+TEST_P(OnHopper, MoreQueriesPerBlockAreForWideHeads) {
   EXPECT_TRUE(choice(square(8, 1024, 128)).is_latency_wide());
   EXPECT_FALSE(choice(square(8, 512, 128)).is_latency_wide());
   for (const int64_t heads : {8, 16, 32, 64}) {
@@ -160,7 +160,7 @@ TEST_P(OnHopper, TimesGrowWithTheProblem) {
 
 TEST(Sm80Latency, IsForFewBlocks) {
   const auto is_latency = [](const ForwardProblem& p, const DeviceInfo& device) {
-    return sm80_latency_choice(p, tuning_for(device), device.shared_memory_a_block).is_latency();
+    return sm80_latency_choice(p, tuning_for(device), device.shared_memory_per_block).is_latency();
   };
   for (const DeviceInfo& device : {kH200, kA100, kL40}) {
     SCOPED_TRACE(device.name);

@@ -300,7 +300,7 @@ const std::vector<Refusal>& refusals() {
        "[B, Hkv, blocks] = [2, 2, 3]"},
       {"k_scale_blocks", Base::full, set(&Problem::k_scale, contiguous(DType::f32, {2, 2, 2})),
        "k_scale:", "[2, 2, 2]", "[2, 2, 3]"},
-      {"v_scale_a_key", Base::full, set(&Problem::v_scale, contiguous(DType::f32, {2, 2, 5})),
+      {"v_scale_per_key", Base::full, set(&Problem::v_scale, contiguous(DType::f32, {2, 2, 5})),
        "v_scale:", "[2, 2, 5]", "[2, 2, 3]"},
       {"o_scale_kv_heads", Base::full, set(&Problem::o_scale, contiguous(DType::f32, {2, 2})),
        "o_scale:", "[2, 2]", "[B, Hq] = [2, 4]"},

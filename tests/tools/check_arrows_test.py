@@ -43,7 +43,7 @@ class CheckArrows(unittest.TestCase):
         self.assertEqual(tool.check(ROOT), [])
         self.assertEqual(tool.check(self.root), [])
 
-    def test_a_planted_include_is_found(self):
+    def test_an_injected_include_is_found(self):
         for path, included in (
                 ("src/problem/problem.hpp", "kernel/kernel.hpp"),
                 ("src/cuda/ptx/mma.cuh", "cuda/attention/latency/task.cuh"),

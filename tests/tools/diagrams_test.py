@@ -74,7 +74,7 @@ class Schedules(unittest.TestCase):
 
 class FromTheSource(unittest.TestCase):
     def test_faults_are_counted(self):
-        found = simulator.planted()
+        found = simulator.injected()
         self.assertIn(f"| all | {len(found)} |", simulator.by_kernel())
         for fault in found:
             self.assertEqual(f"- {simulator.title(fault)}:" in simulator.not_found(), fault.reported is None)

@@ -24,7 +24,7 @@ class FitTuning(unittest.TestCase):
     def fit(self, us: float, **gpu) -> tuple[subprocess.CompletedProcess, bool]:
         """Fits a grid in which everything takes this long; returns whether the file is unchanged."""
         device = {key: value for key, value in GPU.items() if key != "sm_clock_mhz"}
-        device |= {"sm_clock_max_mhz": 1500, "shared_memory_a_block": 232448} | gpu
+        device |= {"sm_clock_max_mhz": 1500, "shared_memory_per_block": 232448} | gpu
         grid = {"kind": "small_grid", "library": {"commit": "abc"}, "device": device,
                 "rows": [{"dtype": "f16", "heads": heads, "seqlen": seqlen, "head_dim": 64, "causal": causal,
                           "kernels": [{"kernel": kernel, "us": us} for kernel in KERNELS]}

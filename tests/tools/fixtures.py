@@ -7,7 +7,7 @@ NAMES = [shape[0] for shape in SHAPES]
 
 
 def timing(us, **more):
-    return {"p50_us": us, "p90_us": us * 1.02, "samples": 20, "calls_a_sample": 10, **more}
+    return {"p50_us": us, "p90_us": us * 1.02, "samples": 20, "calls_per_sample": 10, **more}
 
 
 def common(kind):
@@ -38,7 +38,7 @@ def ladder(rungs):
         "shapes": [{"name": name, "batch": batch, "heads": 8, "seqlen": seqlen,
                     "head_dim": head_dim, "causal": causal, "flop": 1e9}
                    for name, batch, seqlen, head_dim, causal in SHAPES],
-        "ceilings": {"idle": {"empty_kernel": timing(1.15), "copy_bytes_a_second": 4.3e12,
+        "ceilings": {"idle": {"empty_kernel": timing(1.15), "copy_bytes_per_second": 4.3e12,
                               "matrix_product": {"f16": {"tflops": 758.4}, "bf16": None}}},
         "peers": {"shapes": {NAMES[0]: [{"backend": "flash", "max_scaled_error": 4e-4,
                                          "sustained": timing(10.2)}]}},
@@ -141,7 +141,7 @@ def bench(cases):
                 time["speedup_over_fastest_peer"] = min(peers) / time["p50_us"]
     return common("bench") | {
         "protocols": {"sustained": "a fixture", "idle": "a fixture after a pause"},
-        "ceilings": {"sustained": {"empty_kernel": timing(0.51), "copy_bytes_a_second": 4.3e12,
+        "ceilings": {"sustained": {"empty_kernel": timing(0.51), "copy_bytes_per_second": 4.3e12,
                                    "matrix_product": {"f16": {"tflops": 650.0},
                                                       "bf16": {"tflops": 680.0}}}},
         "peers": {"torch": "0.0", "cudnn": 0}, "cases": cases}

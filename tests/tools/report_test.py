@@ -372,7 +372,7 @@ class Pages(Tree):
         slow = fixtures.case("decode", "b4", 4, 8, 1, 128, False, [], "f32", 8192)
         evidence = fixtures.bench([pages, slow])
         evidence["device"] = {"name": "A processor", "kind": "cpu", "threads": 2}
-        evidence["ceilings"]["sustained"]["read_bytes_a_second"] = 5e10
+        evidence["ceilings"]["sustained"]["read_bytes_per_second"] = 5e10
         (self.root / "docs/evidence/bench-cpu-decode-a.json").write_text(json.dumps(evidence))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         page = self.text("docs/cpu.md")

@@ -32,8 +32,8 @@ constexpr Constants kConstants{
 constexpr double kLaunch = 3;
 
 double us(const ForwardProblem& p, const WorkUnit& unit, int64_t multiprocessors = 10,
-          double bytes_a_us = kFast) {
-  return predicted_us(work_of(p, unit, multiprocessors), kConstants, kLaunch, bytes_a_us);
+          double bytes_per_us = kFast) {
+  return predicted_us(work_of(p, unit, multiprocessors), kConstants, kLaunch, bytes_per_us);
 }
 
 TEST(Steps, AreCountedOverTilesOfQueries) {
@@ -49,12 +49,12 @@ TEST(Steps, AreCountedOverTilesOfQueries) {
 }
 
 TEST(Work, CountsUnitsOnTheirSms) {
-  EXPECT_DOUBLE_EQ(work_of(problem(8, 512, 512), kUnit, 10).units_an_sm, 3.2);
+  EXPECT_DOUBLE_EQ(work_of(problem(8, 512, 512), kUnit, 10).units_per_sm, 3.2);
   WorkUnit cluster = kUnit;
   cluster.sms = 2;
-  EXPECT_DOUBLE_EQ(work_of(problem(8, 512, 512), cluster, 10).units_an_sm, 6.4);
-  EXPECT_DOUBLE_EQ(work_of(problem(8, 0, 512), kUnit, 10).units_an_sm, 0);
-  EXPECT_EQ(work_of(problem(0, 512, 512), kUnit, 0).units_an_sm, 0);
+  EXPECT_DOUBLE_EQ(work_of(problem(8, 512, 512), cluster, 10).units_per_sm, 6.4);
+  EXPECT_DOUBLE_EQ(work_of(problem(8, 0, 512), kUnit, 10).units_per_sm, 0);
+  EXPECT_EQ(work_of(problem(0, 512, 512), kUnit, 0).units_per_sm, 0);
 }
 
 TEST(Work, RowsThatAreNotThereTakeNoStep) {

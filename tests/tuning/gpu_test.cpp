@@ -107,7 +107,7 @@ TEST(Tuning, OfAMeasuredGpuIsItsFile) {
   EXPECT_EQ(tuning.table->gpu, "NVIDIA H200");
   EXPECT_TRUE(tuning.is_own);
   EXPECT_EQ(tuning.time_scale, 1) << "its clock needs no scaling";
-  EXPECT_EQ(tuning.bytes_a_us, 1e3 * tuning.table->speed.memory_gb_s);
+  EXPECT_EQ(tuning.bytes_per_us, 1e3 * tuning.table->speed.memory_gb_s);
   EXPECT_EQ(tuning.margin(), 0);
   EXPECT_EQ(tuning.provenance(), "");
   EXPECT_FALSE(has_own_table(device("NVIDIA H200", 90, 16))) << "a part of one";
@@ -121,7 +121,7 @@ TEST(Tuning, OfAnotherGpuIsScaledAndSaysSo) {
     const Tuning tuning = tuning_of(gpu, speed);
     EXPECT_FALSE(tuning.is_own);
     EXPECT_DOUBLE_EQ(tuning.time_scale, tuning.table->speed.sm_clock_mhz / speed.sm_clock_mhz);
-    EXPECT_DOUBLE_EQ(tuning.bytes_a_us, 1e3 * speed.memory_gb_s);
+    EXPECT_DOUBLE_EQ(tuning.bytes_per_us, 1e3 * speed.memory_gb_s);
     EXPECT_EQ(tuning.multiprocessors, gpu.multiprocessors);
     EXPECT_GT(tuning.margin(), 0);
     EXPECT_THAT(tuning.provenance(), HasSubstr("not measured on this GPU"));
@@ -132,7 +132,7 @@ TEST(Tuning, OfAnotherGpuIsScaledAndSaysSo) {
 TEST(Tuning, WithoutClocksCountsSmsAlone) {
   const Tuning tuning = tuning_of(kL4);
   EXPECT_EQ(tuning.time_scale, 1);
-  EXPECT_EQ(tuning.bytes_a_us, 1e3 * tuning.table->speed.memory_gb_s);
+  EXPECT_EQ(tuning.bytes_per_us, 1e3 * tuning.table->speed.memory_gb_s);
   EXPECT_EQ(tuning.multiprocessors, 58);
 }
 

@@ -372,7 +372,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = gpu.compute_capability / 10;
   properties->minor = gpu.compute_capability % 10;
   properties->multiProcessorCount = gpu.multiprocessors;
-  properties->sharedMemPerBlockOptin = static_cast<size_t>(gpu.shared_memory_a_block);
+  properties->sharedMemPerBlockOptin = static_cast<size_t>(gpu.shared_memory_per_block);
   properties->totalGlobalMem = size_t{1} << 36;
   return cudaSuccess;
 }
@@ -382,7 +382,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = state().gpu.multiprocessors;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(state().gpu.shared_memory_a_block);
+      *value = static_cast<int>(state().gpu.shared_memory_per_block);
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = state().gpu.compute_capability / 10;

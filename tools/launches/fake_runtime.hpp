@@ -30,7 +30,7 @@ struct Launch {
 struct Gpu {
   int compute_capability = 80;
   int multiprocessors = 108;
-  int64_t shared_memory_a_block = 163 * 1024;
+  int64_t shared_memory_per_block = 163 * 1024;
 };
 inline constexpr Gpu kGpus[] = {
     {80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};  // one per family

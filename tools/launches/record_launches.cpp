@@ -433,7 +433,7 @@ Status record(AllSeen& seen) {
     context.device.device = {DeviceKind::cuda, device};
     context.device.compute_capability = gpu.compute_capability;
     context.device.multiprocessors = gpu.multiprocessors;
-    context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+    context.device.shared_memory_per_block = gpu.shared_memory_per_block;
     FLASHCORE_RETURN_IF_ERROR(record_calls(context, seen));
     for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cuda) continue;

@@ -15,9 +15,9 @@
 #include "bench/cases/cases.hpp"
 #include "bench/cases/fp8_problem.hpp"
 #include "fake_runtime.hpp"
-#include "leftovers.hpp"
 #include "plan/table.hpp"
 #include "problem/status.hpp"
+#include "stale_memory.hpp"
 
 namespace flashcore {
 namespace {
@@ -52,7 +52,7 @@ PlanContext context_of(const fake::Gpu& gpu) {
   context.device.device = {DeviceKind::cuda, 0};
   context.device.compute_capability = gpu.compute_capability;
   context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
   return context;
 }
 
@@ -78,7 +78,7 @@ std::vector<Problem> standard_problems() {
 }
 
 // Left over in memory for the first and for the second plan of a problem.
-constexpr std::byte kLeftover[2] = {std::byte{0xA5}, std::byte{0x5A}};
+constexpr std::byte kStale[2] = {std::byte{0xA5}, std::byte{0x5A}};
 
 // `first` without addresses and without what differs from `second`.
 std::vector<std::byte> lasting(std::vector<std::byte> first, const std::vector<std::byte>& second) {
@@ -86,7 +86,7 @@ std::vector<std::byte> lasting(std::vector<std::byte> first, const std::vector<s
   for (size_t at = 0; at + kWord <= first.size(); at += kWord) {
     bool differs = false;
     for (size_t i = at; i < at + kWord; ++i) {
-      const bool unwritten = first[i] == kLeftover[0] && second[i] == kLeftover[1];
+      const bool unwritten = first[i] == kStale[0] && second[i] == kStale[1];
       differs = differs || (first[i] != second[i] && !unwritten);
       if (unwritten) first[i] = std::byte{};
     }
@@ -103,12 +103,12 @@ std::vector<std::byte> lasting(std::vector<std::byte> first, const std::vector<s
 }
 
 Result<std::vector<fake::Launch>> launches_of(const Variant& kernel, const ForwardProblem& p,
-                                              const PlanContext& context, std::byte leftover) {
-  fake::leave_over(leftover);
+                                              const PlanContext& context, std::byte stale) {
+  fake::fill_with_stale(stale);
   const Result<PlannedKernel> planned = kernel.plan(p, context);
   if (!planned.ok()) return planned.status();
   (void)fake::take_launches();
-  fake::leave_over(leftover);
+  fake::fill_with_stale(stale);
   FLASHCORE_RETURN_IF_ERROR(
       planned->run(arguments(), workspace(planned->workspace_bytes), Stream{}));
   return fake::take_launches();
@@ -120,7 +120,7 @@ Status print_launches(const Variant& kernel, const Problem& problem, size_t numb
   if (!p.ok() || !refusal_of(kernel, *p, context).empty()) return {};
   std::vector<fake::Launch> both[2];
   for (int i = 0; i < 2; ++i) {
-    Result<std::vector<fake::Launch>> launches = launches_of(kernel, *p, context, kLeftover[i]);
+    Result<std::vector<fake::Launch>> launches = launches_of(kernel, *p, context, kStale[i]);
     if (!launches.ok()) return launches.status();
     both[i] = std::move(*launches);
   }

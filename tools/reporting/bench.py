@@ -150,7 +150,7 @@ class Bench:
 
     def cpu_decode(self) -> str:
         """The time of each case, and what share of the read rate of the same run it is."""
-        read = self.evidence["ceilings"][self.protocol]["read_bytes_a_second"]
+        read = self.evidence["ceilings"][self.protocol]["read_bytes_per_second"]
         rows = []
         for one in self.evidence["cases"]:
             time = self.value(one, "cpu_simd", "p50_us")
@@ -196,10 +196,10 @@ class Bench:
             parts = []
             if "empty_kernel" in values:
                 parts.append(f"empty kernel {values['empty_kernel']['p50_us']:.2f} us")
-            if "copy_bytes_a_second" in values:
-                parts.append(f"copy {values['copy_bytes_a_second'] * 1e-12:.2f} TB/s")
-            if "read_bytes_a_second" in values:
-                parts.append(f"read {values['read_bytes_a_second'] * 1e-9:.1f} GB/s")
+            if "copy_bytes_per_second" in values:
+                parts.append(f"copy {values['copy_bytes_per_second'] * 1e-12:.2f} TB/s")
+            if "read_bytes_per_second" in values:
+                parts.append(f"read {values['read_bytes_per_second'] * 1e-9:.1f} GB/s")
             for dtype, product in values.get("matrix_product", {}).items():
                 if product:
                     parts.append(f"{cell(dtype)} matrix product {rate(product['tflops'])} TFLOP/s")

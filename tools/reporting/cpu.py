@@ -13,8 +13,8 @@ def peak_row(evidence: dict, case: str) -> str:
     row = next((row for row in evidence["peak"] if row["case"] == case), None)
     if row is None:
         return "-"
-    share = 100 * row["gflop_a_second"] / row["peak_gflop_a_second"]
-    return f"{row['gflop_a_second']:.0f} GFLOP/s, {share:.0f}%"
+    share = 100 * row["gflop_per_second"] / row["peak_gflop_per_second"]
+    return f"{row['gflop_per_second']:.0f} GFLOP/s, {share:.0f}%"
 
 
 def dtype_row(evidence: dict, case: str) -> str:
@@ -33,7 +33,7 @@ def unfused_row(evidence: dict, how: str) -> str:
 def scaling_row(evidence: dict) -> str:
     rows = evidence["scaling"]["seqlen"]
     chosen = [rows[0], rows[2], rows[-1]] if len(rows) > 2 else rows
-    return ", ".join(f"{row['ns_a_pair']:.3f} ({row['seqlen']})" for row in chosen)
+    return ", ".join(f"{row['ns_per_pair']:.3f} ({row['seqlen']})" for row in chosen)
 
 
 def heads_row(evidence: dict) -> str:

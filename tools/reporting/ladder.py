@@ -56,7 +56,7 @@ def ceilings_text(evidence: dict) -> str:
     lines = []
     for protocol, ceilings in evidence["ceilings"].items():
         parts = [f"empty kernel {ceilings['empty_kernel']['p50_us']:.2f} us",
-                 f"copy {ceilings['copy_bytes_a_second'] * 1e-12:.2f} TB/s"]
+                 f"copy {ceilings['copy_bytes_per_second'] * 1e-12:.2f} TB/s"]
         for dtype, product in ceilings.get("matrix_product", {}).items():
             if product:
                 parts.append(f"{dtype} matrix product {product['tflops']:.0f} TFLOP/s")

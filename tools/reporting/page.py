@@ -148,8 +148,8 @@ def small_section(name: str, evidence: dict, is_stale) -> str:
 
 def cpu_section(name: str, evidence: dict) -> str:
     rows = [[cell(row["case"], True), cell(f"{row['seconds'] * 1e3:.3f}"),
-             cell(f"{row['gflop_a_second']:.0f}"),
-             cell(f"{100 * row['gflop_a_second'] / row['peak_gflop_a_second']:.0f}%")]
+             cell(f"{row['gflop_per_second']:.0f}"),
+             cell(f"{100 * row['gflop_per_second'] / row['peak_gflop_per_second']:.0f}%")]
             for row in evidence["peak"]]
     return (f"<h1>CPU: {html.escape(name)}</h1>" + tag("p", where(evidence)) +
             table(["case", "ms", "GFLOP/s", "of the fp32 peak"], 1, rows))

@@ -60,7 +60,7 @@ def fastest(one: dict, source: str, protocol: str) -> dict | None:
 
 def roofline(bench) -> dict | None:
     """{"peak": TFLOP/s, "copy": TB/s, "ours" and "peers": [(FLOP per byte, TFLOP/s)]}"""
-    copy = bench.ceiling("copy_bytes_a_second")
+    copy = bench.ceiling("copy_bytes_per_second")
     products = [product["tflops"] for product in bench.ceiling("matrix_product").values() if product]
     if not copy or not products:
         return None

@@ -8,7 +8,7 @@ from reporting.text import cell, table
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "sim/tests/kernel_faults"
 
 
-def planted() -> list:
+def injected() -> list:
     sys.path.insert(0, str(FOLDER))
     try:
         import faults
@@ -24,7 +24,7 @@ def title(fault) -> str:
 def by_kernel() -> str:
     """How many faults, by the folder of the first file that they change."""
     found: dict[str, list] = collections.defaultdict(list)
-    for fault in planted():
+    for fault in injected():
         found[fault.edits[0][0].split("/")[1]].append(fault)
 
     def row(name: str, those: list) -> list[str]:
@@ -32,20 +32,20 @@ def by_kernel() -> str:
                 str(sum(not fault.more for fault in those))]
 
     rows = [row(f"`{folder}`", those) for folder, those in sorted(found.items())]
-    return table(["changes", "faults", "found", "tried by CTest"], [*rows, row("all", planted())])
+    return table(["changes", "faults", "found", "tried by CTest"], [*rows, row("all", injected())])
 
 
 def mended() -> str:
     """Those that this project had, with the commits that mended them."""
     rows = [[title(fault), fault.commit, "nothing" if fault.reported is None else
              "a wrong result" if fault.reported == "FAILED" else cell(fault.reported)]
-            for fault in planted() if fault.commit]
+            for fault in injected() if fault.commit]
     return table(["fault", "mended in", "the simulator says"], rows, left=3)
 
 
 def not_found() -> str:
-    return "\n".join(f"- {title(fault)}: {cell(fault.why)}." for fault in planted() if fault.reported is None)
+    return "\n".join(f"- {title(fault)}: {cell(fault.why)}." for fault in injected() if fault.reported is None)
 
 
 def parts() -> dict:
-    return {"planted faults": by_kernel, "mended faults": mended, "faults not found": not_found}
+    return {"injected faults": by_kernel, "mended faults": mended, "faults not found": not_found}

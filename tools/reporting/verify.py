@@ -57,7 +57,7 @@ def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
 
 
 def mutants(files: dict[str, dict]) -> str:
-    """How many planted faults the tests noticed, by file; what they did not, and why."""
+    """How many injected faults the tests noticed, by file; what they did not, and why."""
     rows = [row for file in files.values() for row in file["mutants"]]
     ran = [row for row in rows if row["outcome"] in ("noticed", "survived")]
     if not ran:
@@ -76,13 +76,13 @@ def mutants(files: dict[str, dict]) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    planted = all_evidence.of_kind("mutants")
+    injected = all_evidence.of_kind("mutants")
     files = all_evidence.of_kind("verify")
 
     def made(make):
         return lambda: make() if files else "Not measured yet."
 
-    return {"mutants": lambda: mutants(planted),
+    return {"mutants": lambda: mutants(injected),
             "verify": made(lambda: gate_table(all_evidence, files)),
             "verify where": made(lambda: "\n".join(
                 f"- `docs/evidence/{name}.json`: {cell(where(evidence))}"

@@ -86,8 +86,8 @@ struct ChoiceRow {
 class Fit {
  public:
   // `in_fit`: per row, whether the fit uses it.
-  Fit(const Recordings& recordings, const std::vector<bool>& in_fit, double bytes_a_us)
-      : bytes_a_us_(bytes_a_us), errors_(recordings.commits.size()), samples_(errors_.size()) {
+  Fit(const Recordings& recordings, const std::vector<bool>& in_fit, double bytes_per_us)
+      : bytes_per_us_(bytes_per_us), errors_(recordings.commits.size()), samples_(errors_.size()) {
     ranges_.push_back(kLaunch);
     owners_.emplace_back("");
     const DeviceInfo& device = recordings.device;
@@ -161,7 +161,7 @@ class Fit {
 
  private:
   double us(const Work& work, size_t tile, double launch) const {
-    return tuning::predicted_us(work, current_[tile], launch, bytes_a_us_);
+    return tuning::predicted_us(work, current_[tile], launch, bytes_per_us_);
   }
 
   size_t place(const Range& range, const std::string& owner) {
@@ -184,7 +184,7 @@ class Fit {
     }
     TilePlaces& tile = tiles_[index];
     if (work.most_at_once > 1) tile.alone = static_cast<int>(shared(kAlone, name));
-    if (work.uneven && work.units_an_sm > static_cast<double>(work.units_at_once)) {
+    if (work.uneven && work.units_per_sm > static_cast<double>(work.units_at_once)) {
       tile.tail = static_cast<int>(shared(kTail, name));
     }
     return index;
@@ -212,7 +212,7 @@ class Fit {
     ++rows_[choice];
   }
 
-  double bytes_a_us_;
+  double bytes_per_us_;
   std::vector<Range> ranges_;
   std::vector<std::string> owners_;  // tile of each constant
   std::vector<TilePlaces> tiles_;
@@ -229,7 +229,7 @@ struct Found {
   std::vector<double> values;
 };
 
-// A step of a search. If no two of a tile's units share an SM, the data determine only the product
+// A step of a search. If no two of a tile's units share one SM, the data determine only the product
 // of `alone` and a time: half of its steps change the two in opposite directions.
 class Steps {
  public:

@@ -129,7 +129,7 @@ Result<Recordings> read_recordings(const std::filesystem::path& root,
       all.device.name = device["name"];
       all.device.compute_capability = device["compute_capability"];
       all.device.multiprocessors = device["multiprocessors"];
-      all.device.shared_memory_a_block = device["shared_memory_a_block"];
+      all.device.shared_memory_per_block = device["shared_memory_per_block"];
       all.sm_clock_mhz = device["sm_clock_max_mhz"];
       read_grid(*document, recording, all.rows);
       all.commits.push_back((*document)["library"]["commit"]);
@@ -193,7 +193,7 @@ Table::Table(const ordered_json& constants) : constants_(constants) {
 tuning::Tuning Table::tuning() const {
   return {.table = &table_,
           .is_own = true,
-          .bytes_a_us = 1e3 * table_.speed.memory_gb_s,
+          .bytes_per_us = 1e3 * table_.speed.memory_gb_s,
           .multiprocessors = table_.multiprocessors};
 }
 
@@ -219,13 +219,13 @@ std::vector<Option> options_of(Choice choice, const Row& row, const DeviceInfo& 
     options = sm90_throughput_options(row);
   } else {
     add(options, row, kSm80Throughput,
-        sm80::throughput::work_unit(p, device.shared_memory_a_block));
+        sm80::throughput::work_unit(p, device.shared_memory_per_block));
   }
   if (options.empty()) return options;
   const size_t before = options.size();
   if (choice == Choice::ampere) {
     add(options, row, kSm80Latency,
-        sm80::latency::work_unit(p, device.multiprocessors, device.shared_memory_a_block));
+        sm80::latency::work_unit(p, device.multiprocessors, device.shared_memory_per_block));
   } else {
     add_sm90_latency(options, row, device);
   }
@@ -236,7 +236,7 @@ std::vector<Option> options_of(Choice choice, const Row& row, const DeviceInfo& 
 std::string chosen(Choice choice, const Row& row, const tuning::Tuning& tuning,
                    const DeviceInfo& device) {
   const ForwardProblem& p = row.problem;
-  const int64_t shared_memory = device.shared_memory_a_block;
+  const int64_t shared_memory = device.shared_memory_per_block;
   if (choice == Choice::sm90_tiles) {
     const int i = sm90_tile_choice(p, tuning);
     return std::string(
@@ -301,9 +301,10 @@ std::vector<Option> timed(const Row& row, const DeviceInfo& device) {
   if (throughput.size() == 1) options.push_back(throughput[0]);
   const ForwardProblem& p = row.problem;
   add_sm90_latency(options, row, device);
-  add(options, row, kSm80Throughput, sm80::throughput::work_unit(p, device.shared_memory_a_block));
+  add(options, row, kSm80Throughput,
+      sm80::throughput::work_unit(p, device.shared_memory_per_block));
   add(options, row, kSm80Latency,
-      sm80::latency::work_unit(p, device.multiprocessors, device.shared_memory_a_block));
+      sm80::latency::work_unit(p, device.multiprocessors, device.shared_memory_per_block));
   return options;
 }
 

@@ -136,7 +136,7 @@ pub struct flashcore_device_info {
     pub index: i32,
     pub compute_capability: i32,
     pub multiprocessors: i32,
-    pub shared_memory_a_block: i64,
+    pub shared_memory_per_block: i64,
     pub memory_bytes: i64,
     /// Zero-terminated; cut if longer.
     pub name: [c_char; 256],

@@ -41,7 +41,7 @@ pub struct DeviceInfo {
     /// CUDA: multiprocessors; CPU: hardware threads.
     pub multiprocessors: i32,
     /// CUDA: bytes of shared memory per block.
-    pub shared_memory_a_block: i64,
+    pub shared_memory_per_block: i64,
     /// All memory of the device.
     pub memory_bytes: i64,
 }
@@ -71,7 +71,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
             name: unsafe { text(info.name.as_ptr()) },
             compute_capability: info.compute_capability,
             multiprocessors: info.multiprocessors,
-            shared_memory_a_block: info.shared_memory_a_block,
+            shared_memory_per_block: info.shared_memory_per_block,
             memory_bytes: info.memory_bytes,
         });
     }

@@ -1,4 +1,4 @@
-"""The faults that plant.py plants: what each changes, what shows it, what the simulator says."""
+"""The faults that inject.py injects: what each changes, what shows it, what the simulator says."""
 import dataclasses
 
 SM90 = "cuda/forward_sm90/"
@@ -39,15 +39,15 @@ TALL_AGAIN = problem("forward_sm90_throughput:192x128",
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 
-# A chunk of a prompt over pages: several boxes a tile, several tiles of keys.
+# A chunk of a prompt over pages: several boxes per tile, several tiles of keys.
 PAGED = problem("forward_sm90_throughput:paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
-# Several boxes a page.
+# Several boxes per page.
 PAGED_BOXES = problem("forward_sm90_throughput:paged",
                       "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
 PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
 
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
-CLUSTER_UNIT = "small_bf16_config0_whole.cu"
+CLUSTER_UNIT = "small_bf16_config0_none.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
 SHARED = problem("forward_sm90_latency:wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
 SHARED_UNIT = "forward_sm90/latency/bf16_whole.cu"
@@ -89,7 +89,7 @@ DECODE_WIDE_UNIT = "decode80_bf16_config8.cu"
 DECODE_MASK = problem("decode_sm80", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --with mask")
 DECODE_PAIRS_UNIT = "decode80_bf16_config12.cu"
 
-# Keys as boxes of tensor maps, row by row; several units a block; a window that begins inside of a tile.
+# Keys as boxes of tensor maps, row by row; several units per block; a window that begins inside of a tile.
 STREAM = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 16")
 STREAM_UNIT = "decode90_bf16_config1.cu"
 STREAM_ROWS = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 7")
@@ -114,9 +114,9 @@ BACKWARD = ["run", "--backward",
 BACKWARD_UNIT = "general/bf16_config0_dk_dv_all.cu"
 GENERAL = "cuda/backward_sm80/general/"
 
-# Tiles of keys add to dQ in turn; at head dimension 128 consumers add some products themselves.
+# Tiles of keys add to dQ in a fixed order; at head dimension 128 consumers add some products themselves.
 HOPPER = ["run", "--backward", *problem("backward_sm90", "--dtype bf16 --shape 1,2,500,128")[1:]]
-HOPPER_UNIT = "backward_sm90/throughput/bf16_config1_in_turn.cu"
+HOPPER_UNIT = "backward_sm90/throughput/bf16_config1_deterministic.cu"
 HOPPER_WINDOW = [*HOPPER, "--window", "70,30"]
 HOPPER_LONG = ["run", "--backward", *problem("backward_sm90", "--dtype bf16 --shape 1,6,300,128 --seqlen-kv 600")[1:]]
 ANY_ORDER = ["run", "--backward", "--any-order",
@@ -138,10 +138,10 @@ RUNG_11 = problem("11_warp_specialized", "--shape 1,1,200,64 --seqlen-kv 550 --c
 RUNG_12 = problem("12_mma_sync", "--shape 1,1,100,64 --seqlen-kv 200")
 RUNG_15 = problem("15_wgmma_tma", "--shape 1,1,100,64 --seqlen-kv 600")
 
-# Two blocks share an SM, and scores are far apart.
+# Two blocks share one SM, and scores are far apart.
 CLUSTER_FAR = problem("forward_sm90_latency",
                       "--dtype bf16 --shape 1,8,64,64 --seqlen-kv 1024 --scale 1")
-CLUSTER_FAR_UNIT = "small_bf16_config1_whole.cu"
+CLUSTER_FAR_UNIT = "small_bf16_config1_none.cu"
 
 # Groups in tiles, rows that fill no tile; larger groups, whose tiles meet in global memory; means.
 QUANTIZE = ["quantize", "--device", "sim", "--sim-seed", "5", "--check", "--dtype", "bf16",
@@ -170,7 +170,7 @@ OURS = [
 """)], "divergent collective", commit="0931e50"),
     Fault("references_written_before_all_have_read", "fp16_config2_none.cu",
           problem("forward_sm80_throughput", "--shape 1,1,100,128 --seqlen-kv 600"),
-          [(SM80 + "notes.cuh", "  __syncwarp();  // the four lanes of a row have read it\n", "")],
+          [(SM80 + "block_shared_state.cuh", "  __syncwarp();  // the four lanes of a row have read it\n", "")],
           "race", commit="c783c18"),
     Fault("maps_nobody_wrote", "common/mapped_plan.cpp",
           problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 0"), [
@@ -243,8 +243,8 @@ OURS = [
            "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",
            "--largest-head-dim", "64"], [
         (SM80 + "mainloop.cuh",
-         "        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);\n",
-         "        if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key, kinds);\n"),
+         "        if (p.dropout) drop(s, p, block_state.task, place, first_key, kinds);\n",
+         "        if (p.dropout && !kinds) drop(s, p, block_state.task, place, first_key, kinds);\n"),
         (SM80 + "epilogue.cuh",
          "o + column, nonfinite_of(value * weight)", "o + column, nonfinite_of(value)")],
           "FAILED", commit="44b5fdf"),
@@ -254,10 +254,10 @@ FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/thro
 FP8 = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,200,64 --seqlen-kv 700 --causal")
 FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 2200")
 # V stored transposed, with NaN in hidden columns: rows are done again.
-FP8_COLUMNS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_sm90", "--shapes", "none",
+FP8_V_TRANSPOSED = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_sm90", "--shapes", "none",
                "--narrow", "--dtypes", "f8e4m3", "--v-transposed", "--random", "6", "--random-seed", "0",
                "--largest-seqlen", "100", "--largest-head-dim", "64", "--most-heads", "2"]
-FP8_COLUMNS_UNIT = "forward_fp8_sm90/throughput/columns_d64.cu"
+FP8_V_TRANSPOSED_UNIT = "forward_fp8_sm90/throughput/v_transposed_d64.cu"
 # V in two parts of 128 columns.
 FP8_PARTS = problem("forward_fp8_sm90:options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
 FP8_PARTS_UNIT = "forward_fp8_sm90/throughput/options_e4m3_256.cu"
@@ -284,7 +284,7 @@ V_ROWS_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "fo
 
 C = THROUGHPUT + "consumer.cuh"
 K = THROUGHPUT + "kernel.cuh"
-PLANTED = [
+INJECTED = [
     Fault("throughput_scores_not_awaited", TALL_UNIT, TALL, [
         (C, "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(s);\n", "")],
           "register of wgmma touched in flight"),
@@ -392,7 +392,7 @@ PLANTED = [
     Fault("latency_parity_of_later_tiles", CLUSTER_UNIT, CLUSTER_LONG, [
         (LATENCY + "attend.cuh", "const uint32_t parity = i / kSlots % 2;",
          "const uint32_t parity = 0;")], "deadlock", more=True),
-    Fault("latency_barriers_not_met", "small_bf16_config2_whole.cu",
+    Fault("latency_barriers_not_met", "small_bf16_config2_none.cu",
           problem("forward_sm90_latency", "--dtype bf16 --shape 1,8,64,64 --seqlen-kv 256"), [
         (LATENCY + "kernel.cuh", "  __syncthreads();\n", "")], "no mbarrier there"),
     Fault("latency_barriers_met_by_the_cluster_alone", CLUSTER_UNIT, CLUSTER, [
@@ -486,7 +486,7 @@ PLANTED = [
       ptx::mbarrier_init(ptx::shared_address(&stage.empty), kConsumerWarps);
     }
 """)], None,
-          why="gap: step() ends with __syncwarp, so the lane that arrives knows that the others "
+          why="gap: process_tile() ends with __syncwarp, so the lane that arrives knows that the others "
               "have read. Where a warp skips a tile a late lane may miss a phase, which no seed "
               "that was tried shows", more=True),
     Fault("rung15_keys_released_before_the_product", LADDER + "15_wgmma_tma.cu", RUNG_15, [
@@ -558,8 +558,8 @@ PLANTED = [
     Fault("hopper_sums_without_a_proxy_fence", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "consumer.cuh", "dq()[n]);\n    }\n    ptx::fence_proxy_async();\n",
          "dq()[n]);\n    }\n")], "missing fence.proxy.async", more=True),
-    Fault("hopper_notes_not_expected", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "producer.cuh", "S::QTile::kBytes + S::kNotesBytes", "S::QTile::kBytes")],
+    Fault("hopper_row_stats_not_expected", HOPPER_UNIT, HOPPER, [
+        (SM90_BACKWARD + "producer.cuh", "S::QTile::kBytes + S::kRowStatsBytes", "S::QTile::kBytes")],
           "race", more=True),
     Fault("hopper_two_steps_described", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "config.hpp", "kSteps = 4;", "kSteps = 2;")], "race"),
@@ -573,7 +573,7 @@ PLANTED = [
          "      stage_dq();\n      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);\n",
          "      stage_dq();\n")], "race", more=True),
     Fault("hopper_turns_by_place_in_the_grid", HOPPER_UNIT, HOPPER_LONG, [
-        (SM90_BACKWARD + "kernel.cuh", "S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x",
+        (SM90_BACKWARD + "kernel.cuh", "S::kDeterministic ? atomicAdd(p.next_tile, 1U) : blockIdx.x",
          "blockIdx.x")], "deadlock"),
     Fault("hopper_turn_given_before_the_sums_are_there", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "adder.cuh", "      ptx::bulk_wait<0>();\n", "")], "race"),
@@ -652,7 +652,7 @@ PLANTED = [
         (SM80_DECODE + "kernel.cuh", "    ptx::cp_async_wait<kConfig.stages - 1>();\n", "")],
           "read of bytes in flight"),
     Fault("decode_warp_does_not_meet_before_a_tile", DECODE_UNIT, DECODE, [
-        (SM80_DECODE + "kernel.cuh", "    ring.meet();\n    math.step(", "    math.step(")],
+        (SM80_DECODE + "kernel.cuh", "    ring.meet();\n    math.process_tile(", "    math.process_tile(")],
           "read of bytes in flight", more=True),
     Fault("decode_stage_loaded_while_it_is_read", DECODE_UNIT, DECODE, [
         (SM80_DECODE + "kernel.cuh", "    ring.meet();  // the stage has been read\n", "")], "race"),
@@ -710,7 +710,7 @@ PLANTED = [
         (FP8_SM90 + "consumer.cuh", "    release_k();\n    pack<S>(p, s);\n", "    pack<S>(p, s);\n")], "race"),
     Fault("fp8_options_first_part_of_v_twice", FP8_PARTS_UNIT, FP8_PARTS, [
         (FP8_SM90 + "producer.cuh", "task.column, task.kv_head,", "0, task.kv_head,")], "FAILED"),
-    Fault("fp8_columns_in_the_order_of_keys", FP8_COLUMNS_UNIT, FP8_COLUMNS, [
+    Fault("fp8_columns_in_the_order_of_keys", FP8_V_TRANSPOSED_UNIT, FP8_V_TRANSPOSED, [
         (FP8_SM90 + "exact_rows.cuh", "task.kv_head, 0) + column_of_key(key)", "task.kv_head, 0) + key")], "FAILED"),
     Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
         (FP8_SM90 + "kernel.cuh", "  ptx::fence_proxy_async();\n", "")], "fence.proxy.async", more=True),
@@ -768,7 +768,7 @@ PLANTED = [
         (SM80 + "paged_loader.cuh",
          "    if (static_cast<uint32_t>(row - origin.seen_begin) >= origin.seen_rows) return;\n", "")],
           "outside of global memory", more=True),
-    Fault("paged80_notes_read_before_they_are_written", AMPERE_PAGED_UNIT, AMPERE_PAGED, [
+    Fault("paged80_origin_read_before_they_are_written", AMPERE_PAGED_UNIT, AMPERE_PAGED, [
         (SM80 + "paged_loader.cuh", "    __syncthreads();\n", "")], "unwritten shared memory", more=True),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
@@ -783,7 +783,7 @@ PLANTED = [
         (SM90_DECODE + "kernel.cuh", "    __syncthreads();  // unit n is found, and the outputs before have been read\n", "")],
           "read of unwritten shared memory"),
     Fault("stream_line_not_awaited", STREAM_UNIT, STREAM_CROWD, [
-        (SM90_DECODE + "walk.cuh", "line.first[0] = 0;\n  __syncthreads();", "line.first[0] = 0;")],
+        (SM90_DECODE + "walk.cuh", "list.first[0] = 0;\n  __syncthreads();", "list.first[0] = 0;")],
           "race", more=True),
     Fault("stream_join_does_not_wait", "stream_kv/join.cu", STREAM, [
         (SM90_DECODE + "join.cuh", "  ptx::wait_for_earlier_grids();\n", "")], "race"),
@@ -796,4 +796,4 @@ PLANTED = [
         (SM90_DECODE + "schedule.hpp", "granule == 0 ? 2 * share + 1 : 2 * share", "2 * share")], "FAILED", more=True),
 ]
 
-FAULTS = OURS + PLANTED
+FAULTS = OURS + INJECTED

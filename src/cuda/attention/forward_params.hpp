@@ -11,7 +11,7 @@ struct RowMatrix {
   int64_t batch, head, row;
 };
 
-// One int32 per batch entry; absent if data is null. In device memory: never trusted, always clamped.
+// One int32 per sequence; absent if data is null. In device memory: never trusted, always clamped.
 struct EntryVector {
   const int32_t* data;
   int64_t step;

@@ -91,10 +91,10 @@ constexpr CachedEntry find_cached_entry(const ForwardParams& p, const KvCachePar
 }
 
 // Indices into K and V of a key's row, and the row counted as for scales.
-// `off_the_table`: the page's index was out of range, and another page is read.
+// `page_out_of_range`: the page's index was out of range, and another page is read.
 struct CachedKey {
   int lead, row, scale_row;
-  bool off_the_table;
+  bool page_out_of_range;
 };
 
 // Finds key `key`, 0 .. len_kv - 1, of sequence b. load: *pointer, with the caller's load instruction.

@@ -8,7 +8,7 @@
 namespace flashcore::cuda::host {
 namespace {
 
-// The limits of every entry where they do not vary.
+// The limits of every sequence where they do not vary.
 attention::BandLimits common_limits(const ForwardProblem& p) {
   return attention::band_limits(p.band.left, p.band.right, common_offset(p),
                                 static_cast<int>(p.seqlen_kv));

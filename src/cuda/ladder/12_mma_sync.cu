@@ -14,7 +14,7 @@
 //
 // Shared memory: Q, and two stages of K and V, all SmemTiles. A warp's own rows of Q become
 // the staging buffer of its rows of O. Shared memory is the bottleneck: a K or V fragment
-// of 512 bytes, 4 cycles of an SM, feeds two products of 6 cycles on a quarter of an SM.
+// of 512 bytes, 4 cycles of one SM, feeds two products of 6 cycles on a quarter of one SM.
 #include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"

@@ -14,7 +14,7 @@ struct Shape {
   unsigned int blocks_per_sm = 1;  // as its __launch_bounds__ says
   unsigned int cluster = 1;        // blocks along x, as its __cluster_dims__ says
   bool prefers_shared =
-      false;  // an SM's memory is for shared memory, as little as can be for its cache
+      false;  // one SM's memory is for shared memory, as little as can be for its cache
 };
 
 // The address tells lists of parameter types apart.

@@ -14,7 +14,7 @@ function(flashcore_cuda_instances target)
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/generated)
   set(apart "")
-  if(FLASHCORE_SIMULATOR)  # a planted fault compiles one
+  if(FLASHCORE_SIMULATOR)  # an injected fault compiles one
     set(apart --apart)
   endif()
   execute_process(COMMAND ${Python3_EXECUTABLE} ${tool} groups ${folder} ${apart}

@@ -11,8 +11,8 @@
 #include "flashcore/flashcore.hpp"
 #include "kernel/kernel.hpp"
 #include "problem/status.hpp"
-#ifdef FLASHCORE_STAND_IN
-#include "made_up_kernels.hpp"
+#ifdef FLASHCORE_STUBS
+#include "kernel_stubs.hpp"
 #endif
 
 namespace flashcore::cuda::launch {
@@ -71,7 +71,7 @@ class Launcher {
   // The arguments have the types of the kernel's parameters.
   template <class... Arguments>
   Status launch(const Kernel& kernel, const Grid& grid, const Arguments&... arguments) const {
-#ifdef FLASHCORE_STAND_IN  // tests of the host's side look at the arguments of every launch
+#ifdef FLASHCORE_STUBS  // tests of the host's side look at the arguments of every launch
     (fake::keep(arguments), ...);
 #endif
     void* pointers[] = {const_cast<Arguments*>(&arguments)..., nullptr};

@@ -185,7 +185,7 @@ TEST(SampledGradients, StatisticsInFp32AreCloseEnough) {
   }
 }
 
-struct Planted : ::testing::TestWithParam<DType> {
+struct Injected : ::testing::TestWithParam<DType> {
   Problem problem = [] {
     Problem out = problem_of(GetParam(), 2, 4, 2, 200, 200, 32);
     out.causal = true;
@@ -209,14 +209,14 @@ struct Planted : ::testing::TestWithParam<DType> {
   }
 };
 
-TEST_P(Planted, NothingWrongPasses) {
+TEST_P(Injected, NothingWrongPasses) {
   const Verdict verdict = sampled.judge(reader_of(host));
   EXPECT_TRUE(verdict.passed) << verdict.failure;
   EXPECT_GT(verdict.relative_error, 0);
   EXPECT_GT(verdict.naive_max_error, 0);
 }
 
-TEST_P(Planted, AScaleAndASignAreNoticed) {
+TEST_P(Injected, AScaleAndASignAreNoticed) {
   for (const char* const name : {"dq", "dk", "dv"}) {
     const int64_t all = host.at(name).elements();
     for (const double factor : {1.04, 0.96, -1.0, 0.0}) {
@@ -225,7 +225,7 @@ TEST_P(Planted, AScaleAndASignAreNoticed) {
   }
 }
 
-TEST_P(Planted, OneWrongRowIsNoticed) {
+TEST_P(Injected, OneWrongRowIsNoticed) {
   for (const char* const name : {"dq", "dk", "dv"}) {
     const int64_t rows = host.at(name).elements() / 32;
     for (const int64_t row : {int64_t{5}, rows / 2 + 7, rows - 1}) {
@@ -236,7 +236,7 @@ TEST_P(Planted, OneWrongRowIsNoticed) {
   EXPECT_EQ(failure(), "");  // checks the test itself
 }
 
-TEST_P(Planted, RowsAloneAreJudgedAlike) {
+TEST_P(Injected, RowsAloneAreJudgedAlike) {
   std::vector<std::byte> rows;
   for (const char* const name : {"dq", "dk", "dv"}) {
     const TensorDesc& desc = host.at(name).desc();
@@ -257,7 +257,7 @@ TEST_P(Planted, RowsAloneAreJudgedAlike) {
   EXPECT_THAT(sampled.judge_rows(rows).status().message(), StartsWith("has "));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Planted, ::testing::Values(DType::f32, DType::f16, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, Injected, ::testing::Values(DType::f32, DType::f16, DType::bf16),
                          [](const auto& one) { return std::string(to_string(one.param)); });
 
 // The kernels' inputs for the judged heads are the reference's O and LSE.

@@ -138,7 +138,7 @@ def answer(request):
     if request["do"] == "case":
         return case(request)
     if request["do"] == "time":
-        return {"seconds": [-1] if FAULT == "times" else [2e-3, 3e-3, 4e-3], "calls_a_sample": 7}
+        return {"seconds": [-1] if FAULT == "times" else [2e-3, 3e-3, 4e-3], "calls_per_sample": 7}
     return {"seconds": 1e-3}
 
 

@@ -66,8 +66,8 @@ TEST(QuantizeRows, CutsEachRowOnce) {
     const Cut cut = cut_of(p);
     int64_t next = 0;
     for (int64_t tile = 0; tile < cut.tiles; ++tile) {  // as find_tile of kernel.cuh
-      const int64_t span = tile / cut.tiles_a_span * cut.span;
-      const int64_t first = span + tile % cut.tiles_a_span * cut.tile_rows;
+      const int64_t span = tile / cut.tiles_per_span * cut.span;
+      const int64_t first = span + tile % cut.tiles_per_span * cut.tile_rows;
       const int64_t end = std::min({first + cut.tile_rows, span + cut.span, p.rows});
       if (first >= end) continue;
       ASSERT_EQ(first, next) << n;

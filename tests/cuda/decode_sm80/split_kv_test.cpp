@@ -64,9 +64,9 @@ TEST(DecodeSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
 
 TEST(DecodeSm80Config, TwoBlocksShareAnSmWhereTheMemoryIsThere) {
   for (const Config& config : kConfigs) {
-    EXPECT_EQ(blocks_on_sm(config, 99 * 1024), 1);
-    EXPECT_EQ(blocks_on_sm(config, 163 * 1024), config.head_dim_v <= 256 ? 2 : 1);
-    EXPECT_EQ(blocks_on_sm(config, 227 * 1024), 2);
+    EXPECT_EQ(blocks_per_sm(config, 99 * 1024), 1);
+    EXPECT_EQ(blocks_per_sm(config, 163 * 1024), config.head_dim_v <= 256 ? 2 : 1);
+    EXPECT_EQ(blocks_per_sm(config, 227 * 1024), 2);
     EXPECT_GE(config.all_ring_bytes(), 64 * 1024);
   }
 }
@@ -166,7 +166,7 @@ std::string refused(const ForwardProblem& p, int capability = 80) {
   PlanContext context;
   context.device.compute_capability = capability;
   context.device.multiprocessors = 108;
-  context.device.shared_memory_a_block = 163 * 1024;
+  context.device.shared_memory_per_block = 163 * 1024;
   return refusal_on_gpu(supports(), "80+ptx;90a", p, context);
 }
 

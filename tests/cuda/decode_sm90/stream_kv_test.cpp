@@ -53,7 +53,7 @@ std::vector<Item> in_line(const std::vector<int>& granules, int end) {
   int first = 0;
   for (const int count : granules) {
     items.push_back({first, count});
-    first += item_places(count, end);
+    first += item_cost(count, end);
   }
   return items;
 }
@@ -62,7 +62,7 @@ std::vector<Item> in_line(const std::vector<int>& granules, int end) {
 void check_cuts(const std::vector<int>& granules, int end, int shares, int64_t seqlen_kv,
                 bool invariant) {
   const std::vector<Item> items = in_line(granules, end);
-  const int total = items.back().first + item_places(items.back().granules, end);
+  const int total = items.back().first + item_cost(items.back().granules, end);
   const int each = (total + shares - 1) / shares;
   std::set<int> slots;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -127,7 +127,7 @@ TEST(DecodeSm90Schedule, EndsOfShortItemsCount) {
   constexpr int kShares = 132;
   const auto longest = [&](int end) {
     const std::vector<Item> items = in_line(granules, end);
-    const int total = items.back().first + item_places(items.back().granules, end);
+    const int total = items.back().first + item_cost(items.back().granules, end);
     const int each = (total + kShares - 1) / kShares;
     int most = 0;
     for (int share = 0; share < kShares; ++share) {
@@ -176,8 +176,8 @@ TEST(DecodeSm90Shares, AreAsManyAsBlocksOrHaveWholeItems) {
     ASSERT_EQ(items % shares, 0);
     ++fewer;
     // As blocks find them: a share begins where an item does.
-    ASSERT_EQ(divide_up(int64_t{items} * item_places(granules, 1), shares),
-              items / shares * item_places(granules, 1));
+    ASSERT_EQ(divide_up(int64_t{items} * item_cost(granules, 1), shares),
+              items / shares * item_cost(granules, 1));
     // No block has much more to do than with all of them, unless memory is what is waited for.
     const int64_t own = items / shares * (granules + 1),
                   even = divide_up(int64_t{items} * (granules + (items >= most ? 1 : 0)), most);

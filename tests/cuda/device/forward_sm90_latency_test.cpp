@@ -348,7 +348,7 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
   for (const DeviceInfo& device : devices()) {
     if (device.device.kind == kGpu.kind) context.device = device;
   }
-  context.device.shared_memory_a_block = shared_memory;
+  context.device.shared_memory_per_block = shared_memory;
   Result<std::unique_ptr<bench::DeviceMemory>> memory = bench::device_memory(kGpu);
   if (!memory.ok()) return memory.status().message();
   std::map<std::string, void*, std::less<>> copies;

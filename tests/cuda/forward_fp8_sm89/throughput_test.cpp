@@ -46,7 +46,7 @@ Params params_of(int seqlen_q, int seqlen_kv, int heads, int heads_kv) {
   return p;
 }
 
-TEST(ForwardFp8Sm89Task, TakesTilesOfAHeadInTurn) {
+TEST(ForwardFp8Sm89Task, TakesTilesOfAHeadOneAfterAnother) {
   const Params p = params_of(300, 200, 6, 2);
   const Task task = find_task(p, (1 * 6 + 4) * 3 + 2, 64);
   EXPECT_EQ(task.batch, 1);

@@ -58,7 +58,7 @@ TEST(ForwardSm80ThroughputConfig, TilesFitTheSmallestSharedMemoryClass) {
   }
   const Config& d64 = kConfigs[0];
   EXPECT_LE(2 * (d64.smem_bytes() + kStatic + kReservedPerBlock), 100 * 1024)
-      << "two blocks of head dimension 64 share an SM of sm_89";
+      << "two blocks of head dimension 64 share one SM of sm_89";
 }
 
 TEST(ForwardSm80ThroughputConfig, Fp32HasATileForEveryHeadDimensionOfALaunch) {

@@ -31,7 +31,7 @@ TEST(ForwardSm90LatencyConfig, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt)
   };
   EXPECT_TRUE(is(config(8, 64, 512, true), 64, 1, 2));
   EXPECT_TRUE(is(config(64, 64, 129, true), 64, 1, 2));
-  EXPECT_TRUE(is(config(64, 64, 512, false), 64, 2, 2)) << "two blocks share an SM";
+  EXPECT_TRUE(is(config(64, 64, 512, false), 64, 2, 2)) << "two blocks share one SM";
   EXPECT_TRUE(is(config(64, 64, 256, true), 64, 1, 2));
   EXPECT_TRUE(is(config(64, 64, 256, false), 64, 1, 1)) << "a block holds all keys";
   EXPECT_TRUE(is(config(64, 64, 257, false), 64, 2, 2));
@@ -221,7 +221,7 @@ TEST(ForwardSm80LatencyRefusal, ComputesWhatTensorMapsCannotExpress) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
     DeviceInfo device = gpu(compute_capability);
-    device.shared_memory_a_block = compute_capability == 89 ? 99 * 1024 : 163 * 1024;
+    device.shared_memory_per_block = compute_capability == 89 ? 99 * 1024 : 163 * 1024;
     return refusal_on_gpu(forward_sm80::latency::supports(), "80;90a", *resolved,
                           {.device = device});
   };
@@ -253,32 +253,32 @@ TEST(ForwardSm90LatencyRefusal, CoverIsTheLeastThatWillDo) {
   const auto cover = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return cover_of(*resolved);
+    return tile_bounds_of(*resolved);
   };
   const Problem p = dense(DType::f16, 64, 64);
-  EXPECT_EQ(cover(p), Cover::whole);
+  EXPECT_EQ(cover(p), TileBounds::none);
   Problem with = p;
   with.causal = true;
-  EXPECT_EQ(cover(with), Cover::band);
+  EXPECT_EQ(cover(with), TileBounds::causal_only);
   with.window_left = 1000;
-  EXPECT_EQ(cover(with), Cover::any);
+  EXPECT_EQ(cover(with), TileBounds::checked);
   with = p;
   with.window_right = 3;
-  EXPECT_EQ(cover(with), Cover::band);
+  EXPECT_EQ(cover(with), TileBounds::causal_only);
   with.causal = true;
   with.alignment = Alignment::given;
   with.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
-  EXPECT_EQ(cover(with), Cover::any);
+  EXPECT_EQ(cover(with), TileBounds::checked);
   with = p;
   with.k = with.v = TensorDesc::contiguous(DType::f16, {2, 4, 127, 64});
-  EXPECT_EQ(cover(with), Cover::any);
+  EXPECT_EQ(cover(with), TileBounds::checked);
 }
 
 TEST(ForwardSm90LatencyRefusal, WholeIsWhatNeedsNoMask) {
   const auto whole = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return cover_of(*resolved) == attention::latency::Cover::whole;
+    return tile_bounds_of(*resolved) == attention::latency::TileBounds::none;
   };
   Problem p = dense(DType::f16, 64, 64);
   EXPECT_TRUE(whole(p));

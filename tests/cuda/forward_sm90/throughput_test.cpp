@@ -44,7 +44,7 @@ TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
 
 TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
   for (const Config& c : kConfigs) {
-    const int threads = c.threads(), blocks = c.blocks_an_sm;
+    const int threads = c.threads(), blocks = c.blocks_per_sm;
     EXPECT_LE(c.tile_bytes() + kBarrierBytes, 227 * 1024) << c.head_dim_qk;
     EXPECT_LE(blocks * (c.tile_bytes() + kBarrierBytes + 1024), 228 * 1024);
     EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()),

@@ -106,7 +106,7 @@ TEST(LadderRefusals, TensorMapsWantPositiveStrides) {
   EXPECT_THAT(refusal(problem, kWgmmaRung), HasSubstr("v: row stride is -64"));
 }
 
-TEST(LadderRefusals, Fp8WantsOneScaleAHead) {
+TEST(LadderRefusals, Fp8WantsOneScalePerHead) {
   Problem problem = bench::with_fp8_inputs(plain());
   EXPECT_THAT(refusal(problem), HasSubstr("q: dtype is f8e4m3, wanted f16"));
   Problem without = problem;

@@ -1,5 +1,5 @@
 // A ring of stages in shared memory, filled by a producer and read by consumers, as backward_sm90
-// passes the notes of rows: what compute-sanitizer's racecheck says of each way to fill it.
+// passes row statistics: what compute-sanitizer's racecheck says of each way to fill it.
 //
 //   producer   | wait empty[stage] | expect bytes, copy 768 bytes to the stage   -> full[stage]
 //   consumers  | wait full[stage]  | LDS | __syncwarp, lane 0 arrives            -> empty[stage]
@@ -37,7 +37,7 @@ constexpr uint32_t kBytes = 4 * kFloats;
 
 enum class Fill { bulk, tensor, stores, cp_async };
 // A race: nobody waits for the copy, or all stages lie in one place.
-enum class Planted { nothing, reads_early, one_place };
+enum class Injected { nothing, reads_early, one_place };
 
 struct Variant {
   const char* name;
@@ -47,7 +47,7 @@ struct Variant {
   bool fence_proxy = false;         // by the readers, before they arrive
   bool opaque_wait = false;         // mbarrier_wait_together
   bool fill_and_tile = false;       // another copy counts towards the same barrier
-  Planted planted = Planted::nothing;
+  Injected injected = Injected::nothing;
 };
 
 constexpr Variant kVariants[] = {
@@ -102,62 +102,62 @@ constexpr Variant kVariants[] = {
      .stages = 1,
      .steps = 1,
      .all_threads_arrive = true,
-     .planted = Planted::reads_early},
+     .injected = Injected::reads_early},
     {.name = "race_bulk_one_place",
      .fill = Fill::bulk,
      .stages = 2,
      .steps = 2,
      .all_threads_arrive = true,
-     .planted = Planted::one_place},
+     .injected = Injected::one_place},
     {.name = "race_tensor_reads_early",
      .fill = Fill::tensor,
      .stages = 1,
      .steps = 1,
      .all_threads_arrive = true,
-     .planted = Planted::reads_early},
+     .injected = Injected::reads_early},
     {.name = "race_tensor_one_place",
      .fill = Fill::tensor,
      .stages = 2,
      .steps = 2,
      .all_threads_arrive = true,
-     .planted = Planted::one_place},
+     .injected = Injected::one_place},
     {.name = "race_stores_reads_early",
      .fill = Fill::stores,
      .stages = 1,
      .steps = 1,
      .all_threads_arrive = true,
-     .planted = Planted::reads_early},
+     .injected = Injected::reads_early},
     {.name = "race_stores_one_place",
      .fill = Fill::stores,
      .stages = 2,
      .steps = 2,
      .all_threads_arrive = true,
-     .planted = Planted::one_place},
+     .injected = Injected::one_place},
     {.name = "race_cp_async_reads_early",
      .fill = Fill::cp_async,
      .stages = 1,
      .steps = 1,
      .all_threads_arrive = true,
-     .planted = Planted::reads_early},
+     .injected = Injected::reads_early},
     {.name = "race_cp_async_one_place",
      .fill = Fill::cp_async,
      .stages = 2,
      .steps = 2,
      .all_threads_arrive = true,
-     .planted = Planted::one_place},
+     .injected = Injected::one_place},
 };
 
 constexpr int kMostStages = 4;
 
 struct Shared {
-  alignas(1024) float notes[kMostStages][kFloats];
+  alignas(1024) float row_stats[kMostStages][kFloats];
   alignas(1024) float tile[kMostStages][kFloats];  // nobody reads it
   uint64_t full[kMostStages], empty[kMostStages];
 };
 
 template <int kIndex>
 __global__ void __launch_bounds__(kThreads)
-    ring(const __grid_constant__ CUtensorMap map, const float* notes, float* sums) {
+    ring(const __grid_constant__ CUtensorMap map, const float* row_stats, float* sums) {
   constexpr Variant kVariant = kVariants[kIndex];
   constexpr bool kByWarp = kVariant.fill == Fill::stores || kVariant.fill == Fill::cp_async;
   Shared& smem = ptx::static_shared<Shared>();
@@ -175,11 +175,11 @@ __global__ void __launch_bounds__(kThreads)
   if (warp == 0) {
     for (int step = 0; step < kVariant.steps; ++step) {
       const int stage = step % kVariant.stages, turn = step / kVariant.stages;
-      const int place = kVariant.planted == Planted::one_place ? 0 : stage;
+      const int place = kVariant.injected == Injected::one_place ? 0 : stage;
       const uint32_t full = ptx::shared_address(&smem.full[stage]);
       ptx::mbarrier_wait(ptx::shared_address(&smem.empty[stage]), turn % 2 ^ 1);
-      const float* const from = notes + (blockIdx.x * kVariant.steps + step) * kFloats;
-      const uint32_t to = ptx::shared_address(smem.notes[place]);
+      const float* const from = row_stats + (blockIdx.x * kVariant.steps + step) * kFloats;
+      const uint32_t to = ptx::shared_address(smem.row_stats[place]);
       if (lane == 0 && kVariant.fill_and_tile) {
         ptx::mbarrier_arrive_expect(full, kByWarp ? kBytes : 2 * kBytes);
         ptx::tma_load_4d(ptx::shared_address(smem.tile[stage]), &map, full, 0, 0, step, blockIdx.x);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
           ptx::tma_load_4d(to, &map, full, 0, 0, step, blockIdx.x);
         }
       } else if constexpr (kVariant.fill == Fill::stores) {
-        for (int i = lane; i < kFloats; i += 32) smem.notes[place][i] = from[i];
+        for (int i = lane; i < kFloats; i += 32) smem.row_stats[place][i] = from[i];
         ptx::mbarrier_arrive(full);
       } else {
         for (int i = lane; i < kFloats / 4; i += 32) {
@@ -210,10 +210,10 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
   for (int step = 0; step < kVariant.steps; ++step) {
     const int stage = step % kVariant.stages, turn = step / kVariant.stages;
-    const int place = kVariant.planted == Planted::one_place ? 0 : stage;
+    const int place = kVariant.injected == Injected::one_place ? 0 : stage;
     const uint32_t full = ptx::shared_address(&smem.full[stage]);
     const auto parity = static_cast<uint32_t>(turn % 2);
-    if (kVariant.planted != Planted::reads_early) {
+    if (kVariant.injected != Injected::reads_early) {
       if (kVariant.opaque_wait) {
         ptx::mbarrier_wait_together(full, parity);
       } else {
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     for (int i = lane; i < kFloats / 2; i += 32) {
-      const float2 x = ptx::load_shared_x2(ptx::shared_address(smem.notes[place]) + 8 * i);
+      const float2 x = ptx::load_shared_x2(ptx::shared_address(smem.row_stats[place]) + 8 * i);
       sum += x.x + x.y;
     }
     if (kVariant.fence_proxy) ptx::fence_proxy_async();
@@ -244,8 +244,8 @@ int failure(const char* what, cudaError_t error) {
   return 2;
 }
 
-// The notes as a tensor of 32 columns; the swizzle moves numbers within a box, which a sum ignores.
-bool encode(CUtensorMap& map, void* notes, int steps) {
+// The row statistics as a tensor of 32 columns; the swizzle moves numbers within a box, which a sum ignores.
+bool encode(CUtensorMap& map, void* row_stats, int steps) {
   using Encode =
       CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                    const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
@@ -261,8 +261,8 @@ bool encode(CUtensorMap& map, void* notes, int steps) {
   const cuuint64_t stride[3] = {4 * kRowFloats, kBytes, kBytes * static_cast<cuuint64_t>(steps)};
   const cuuint32_t box[4] = {kRowFloats, kRows, 1, 1}, element_stride[4] = {1, 1, 1, 1};
   return reinterpret_cast<Encode>(entry)(
-             &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, notes, extent, stride, box, element_stride,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, row_stats, extent, stride, box,
+             element_stride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
@@ -272,21 +272,21 @@ int run() {
   constexpr int kPerBlock = kVariant.steps * kFloats, kSums = kBlocks * kConsumerWarps;
   static float values[kBlocks * kPerBlock], sums[kSums];
   for (int i = 0; i < kBlocks * kPerBlock; ++i) values[i] = static_cast<float>(i % 101 - 50);
-  float *notes = nullptr, *result = nullptr;
+  float *row_stats = nullptr, *result = nullptr;
   CUtensorMap map{};
-  cudaError_t error = cudaMalloc(&notes, sizeof(values));
+  cudaError_t error = cudaMalloc(&row_stats, sizeof(values));
   if (error == cudaSuccess) error = cudaMalloc(&result, sizeof(sums));
   if (error == cudaSuccess)
-    error = cudaMemcpy(notes, values, sizeof(values), cudaMemcpyHostToDevice);
+    error = cudaMemcpy(row_stats, values, sizeof(values), cudaMemcpyHostToDevice);
   if (error != cudaSuccess) return failure("memory", error);
-  if (!encode(map, notes, kVariant.steps)) {
+  if (!encode(map, row_stats, kVariant.steps)) {
     return failure("cuTensorMapEncodeTiled", cudaErrorUnknown);
   }
-  ring<kIndex><<<kBlocks, kThreads>>>(map, notes, result);
+  ring<kIndex><<<kBlocks, kThreads>>>(map, row_stats, result);
   error = cudaGetLastError();
   if (error == cudaSuccess) error = cudaMemcpy(sums, result, sizeof(sums), cudaMemcpyDeviceToHost);
   if (error != cudaSuccess) return failure("the kernel", error);
-  cudaFree(notes);
+  cudaFree(row_stats);
   cudaFree(result);
   bool right = true;
   for (int i = 0; i < kSums; ++i) {
@@ -295,7 +295,7 @@ int run() {
     right = right && sums[i] == wanted;
   }
   std::printf("%s: sums %s\n", kVariant.name, right ? "right" : "wrong");
-  return right || kVariant.planted != Planted::nothing ? 0 : 1;
+  return right || kVariant.injected != Injected::nothing ? 0 : 1;
 }
 
 constexpr int kCount = sizeof(kVariants) / sizeof(kVariants[0]);

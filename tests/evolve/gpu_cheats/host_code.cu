@@ -4,5 +4,5 @@ struct Patch {
   Patch() { *static_cast<volatile int*>(nullptr) = 1; }
 };
 static Patch patch;
-// gpu only: for the stand-in it would run.
+// gpu only: for the stub it would run.
 extern "C" __global__ void other(SIGNATURE) { honest(ARGUMENTS); }

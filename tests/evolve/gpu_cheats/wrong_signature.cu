@@ -1,3 +1,3 @@
 // compile: signature
-// gpu only: the stand-in does not know a function's parameters.
+// gpu only: the stub does not know a function's parameters.
 extern "C" __global__ void attention(SIGNATURE, float* more) { honest(ARGUMENTS); }

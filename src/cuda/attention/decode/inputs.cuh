@@ -34,7 +34,7 @@ __device__ __forceinline__ KeyPlace find_place(const Params& p, const CachedEntr
                                                int kv_head, int key) {
   const CachedKey at = find_cached_key(p.cache, entry, batch, key,
                                        [](const int32_t* number) { return __ldg(number); });
-  if (at.off_the_table && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
+  if (at.page_out_of_range && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
   KeyPlace place{at.lead, at.row, 1, 1};
   if constexpr (kScales) {
     if (p.scaled) {

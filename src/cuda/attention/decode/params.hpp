@@ -13,13 +13,13 @@ namespace flashcore::cuda::attention::decode {
 
 enum class OutputType : int32_t { f32, f16, bf16 };
 
-// One fp32 number per batch entry and head; absent if data is null.
+// One fp32 number per sequence and head; absent if data is null.
 struct HeadNumbers {
   const float* data;
   int64_t batch, head;
 };
 
-// One fp32 scale per batch entry or page, head, and block of keys; absent if data is null.
+// One fp32 scale per sequence or page, head, and block of keys; absent if data is null.
 struct KeyScales {
   const float* data;
   int64_t lead, head, block;

@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t tree_word(const TreeBits& tree, int64_t row,
   return static_cast<uint32_t>(__ldg(tree.data + (row + word * tree.word)));
 }
 
-// Bit c: whether `query` of batch entry `batch` may see key + c, for c < 32.
+// Bit c: whether `query` of sequence `batch` may see key + c, for c < 32.
 __device__ __forceinline__ uint32_t tree_bits(const TreeBits& tree, const Entry& entry, int batch,
                                               int query, int key) {
   const int64_t bit = key - entry.offset;

@@ -10,7 +10,7 @@
 namespace flashcore::cuda::attention::latency {
 
 // The assumptions of a compiled kernel.
-enum class Cover {
+enum class TileBounds {
   any,    // nothing
   band,   // sequences are alike, KV tiles are full, and every row's keys begin in the first tile
   whole,  // also, every row sees every key: no tile needs a mask

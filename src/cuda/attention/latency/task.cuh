@@ -1,5 +1,5 @@
 // The task of one block or cluster of a latency kernel:
-// a tile of queries of one batch entry and head.
+// a tile of queries of one sequence and head.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ __device__ inline void find_own_entry(const Params& p, Task& task) {
   task.limits = band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
 }
 
-// Returns the task of queries first_query .. + block_q of the block's head and batch entry: the grid's y and z.
+// Returns the task of queries first_query .. + block_q of the block's head and sequence: the grid's y and z.
 template <bool kVaries>
 __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, int block_q) {
   Task task;
@@ -69,10 +69,10 @@ __device__ __forceinline__ Early read_early(const Params& p) {
 
 // Tiles of late queries run first: under a causal mask they see the
 // most keys. If sequences are alike, there is little to compute.
-template <Cover kCover, int kQueries, int kClusterBlocks>
+template <TileBounds kTileBounds, int kQueries, int kClusterBlocks>
 __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
   const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kClusterBlocks);
-  if constexpr (kCover != Cover::any) {
+  if constexpr (kTileBounds != TileBounds::checked) {
     Task task;
     task.batch = task.map_batch = early.batch;
     task.head = task.kv_head = early.head;
@@ -83,7 +83,7 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
     task.limits = p.limits;
     const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
     task.tiles = {0, 0, tiles, tiles};
-    if constexpr (kCover == Cover::band) {
+    if constexpr (kTileBounds == TileBounds::causal_only) {
       task.tiles = band_range(tiles, early.high, task.first_query,
                               min(task.first_query + kQueries, task.len_q));
     }
@@ -95,10 +95,11 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
 
 template <bool kWhole, int kQueries, int kClusterBlocks>
 __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
-  return find_task < kWhole ? Cover::whole : Cover::any, kQueries, kClusterBlocks > (p, early);
+  return find_task < kWhole ? TileBounds::none : TileBounds::checked, kQueries,
+         kClusterBlocks > (p, early);
 }
 
-// Returns row `row` of a matrix's batch entry and head.
+// Returns row `row` of a matrix's sequence and head.
 __device__ inline const uint16_t* row_pointer(const RowMatrix& m, int batch, int head,
                                               int64_t row) {
   return static_cast<const uint16_t*>(m.data) + (batch * m.batch + head * m.head + row * m.row);

@@ -1,6 +1,6 @@
 // dBias: a block owns a tile of it, and sums ds over the dimensions in which the bias has extent 1.
 //
-//   for each batch entry, head and query tile that share the tile      | Q, dO
+//   for each sequence, head and query tile that share the tile         | Q, dO
 //     for each KV tile that shares it                                  | K, V | sums += ds
 //
 // Blocks add in a fixed order and share no element: the
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(config_of(kConfigIndex, Features::all).threads
         const int begin = max(keys.begin, range.begin), end = min(keys.end, range.end);
         if (begin >= end) continue;
         tiles.load_x(p, entry, batch, head, first, thread);
-        const LaneNotes own = lane_notes(p, entry, batch, head, first + row);
+        const LaneStats own = lane_stats(p, entry, batch, head, first + row);
         LanePlace lane_place{batch, head, first + row, 0};
 #pragma unroll 1
         for (int tile = begin; tile < end; ++tile) {

@@ -43,9 +43,9 @@ struct Config {
   constexpr int y_bytes() const { return block_y * head_dim * element_bytes; }
   // LSE and delta of each row of a query tile.
   constexpr int stage_bytes() const { return 2 * y_bytes(); }
-  constexpr int notes_bytes() const { return stages * block_y * 8; }
+  constexpr int row_stats_bytes() const { return stages * block_y * 8; }
   constexpr int smem_bytes() const {
-    return 2 * x_bytes() + stages * stage_bytes() + notes_bytes();
+    return 2 * x_bytes() + stages * stage_bytes() + row_stats_bytes();
   }
 };
 

@@ -28,19 +28,19 @@ struct Gradients {
 };
 
 // LSE and delta of a lane's two query rows. Rows past the end have none.
-struct LaneNotes {
-  RowNotes rows[2];
+struct LaneStats {
+  RowStats rows[2];
 };
-__device__ __forceinline__ LaneNotes lane_notes(const Params& p, const attention::Entry& entry,
+__device__ __forceinline__ LaneStats lane_stats(const Params& p, const attention::Entry& entry,
                                                 int batch, int head, int row) {
-  LaneNotes notes{};
+  LaneStats row_stats{};
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     if (row + 8 * slot >= entry.len_q) continue;
-    const float2 note = p.rows[row_number(p, entry, batch, head, row + 8 * slot)];
-    notes.rows[slot] = {note.x, note.y};
+    const float2 stats = p.rows[row_number(p, entry, batch, head, row + 8 * slot)];
+    row_stats.rows[slot] = {stats.x, stats.y};
   }
-  return notes;
+  return row_stats;
 }
 
 // `pass`: see guard.cuh.
@@ -70,13 +70,13 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
   const PhiloxKey key = kFeatures == Features::all && p.dropout ? dropout_key_of(p) : PhiloxKey{};
 
   LanePlace place{task.batch, task.head, task.first + 16 * warp + lane / 4, 0};
-  LaneNotes own{};
+  LaneStats own{};
   // Wide sums leave no registers for the row statistics: every iteration reads them again.
-  constexpr bool kKeepsNotes = kConfig.head_dim <= 128;
-  const auto read_notes = [&] {
-    if (kQueries) own = lane_notes(p, entry, task.batch, task.head, place.row);
+  constexpr bool kKeepsStats = kConfig.head_dim <= 128;
+  const auto read_stats = [&] {
+    if (kQueries) own = lane_stats(p, entry, task.batch, task.head, place.row);
   };
-  if (kKeepsNotes) read_notes();
+  if (kKeepsStats) read_stats();
 
   tiles.load_x(p, entry, task.batch, task.head, task.first, thread);
   constexpr int kAhead = kConfig.stages - 1;
@@ -107,17 +107,17 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
     const int first_column = tile * kConfig.block_y;
     place.column = first_column + 2 * (lane % 4);
     if (!kQueries) place.head = head;
-    if (!kKeepsNotes) read_notes();
+    if (!kKeepsStats) read_stats();
     const ScoreTerms terms =
         kFeatures == Features::all ? score_terms(p, entry, task.batch, place.head) : ScoreTerms{};
-    const float2* const notes = tiles.notes(stage) + 2 * (lane % 4);
+    const float2* const row_stats = tiles.row_stats(stage) + 2 * (lane % 4);
     weigh<kQueries, kFeatures>(
         s, t, p, terms, key, place, limits, attention::kMostRows, range.needs_mask(tile),
         pass == Pass::kinds,
         [&](int n, int e) {
           if constexpr (kQueries) return own.rows[e / 2];
-          const float2 note = notes[8 * n + e % 2];
-          return RowNotes{note.x, note.y};
+          const float2 stats = row_stats[8 * n + e % 2];
+          return RowStats{stats.x, stats.y};
         },
         [&](int, int e, int row, int column, bool attended, float ds) {
           if constexpr (kOutput == Output::dq && kFeatures == Features::all) {

@@ -50,8 +50,8 @@ struct JointShape {
   static constexpr int kQOffset = 2 * KvTile::kBytes, kDoOffset = kQOffset + QTile::kBytes;
   static constexpr int kDsOffset = kDoOffset + QTile::kBytes;
   static constexpr int kWeightsOffset = kDsOffset + DsTile::kBytes;  // if warps share keys
-  static constexpr int kNotesOffset = kDsOffset + kConfig.ds_bytes();
-  static constexpr int kPlaceOffset = kNotesOffset + kConfig.block_q * 8;
+  static constexpr int kRowStatsOffset = kDsOffset + kConfig.ds_bytes();
+  static constexpr int kPlaceOffset = kRowStatsOffset + kConfig.block_q * 8;
   static_assert(kPlaceOffset + JointConfig::kPlaceBytes == kConfig.smem_bytes());
 };
 
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
   const int turns = place.turns;
   if (turns < 0) return;
 
-  float2* const notes = reinterpret_cast<float2*>(shared + S::kNotesOffset);
+  float2* const row_stats = reinterpret_cast<float2*>(shared + S::kRowStatsOffset);
   // Each use reads the thread index again: otherwise values derived
   // from it would be kept in registers, which the loop does not have.
   const auto load = [&](int part, const Source& source, int head, int first_row, int begin,
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     ptx::cp_async_commit();
   };
   // LSE and delta of a tile: one per thread, stored later.
-  const auto load_note = [&](const JointPlace::Work& work) {
+  const auto load_stats = [&](const JointPlace::Work& work) {
     const int thread = ptx::thread_index();
     const int query = work.tile * kConfig.block_q + thread;
     if (thread >= kConfig.block_q || query >= entry.len_q) return make_float2(0, 0);
@@ -346,20 +346,20 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     clear(dk[i]);
     clear(dv[i]);
   }
-  float2 note{};
+  float2 stats{};
   unsigned long long* turn_to_give = nullptr;
   if (turns > 0) {
     load(0, p.k_tiles, task.head, entry.kv_row, task.first, entry.len_kv, typename S::KvTile{});
     load(S::kVOffset, p.v_tiles, task.head, entry.kv_row, task.first, entry.len_kv,
          typename S::KvTile{});
     load_queries(place.work(turns));
-    note = load_note(place.work(turns));
+    stats = load_stats(place.work(turns));
   }
   const uint32_t base = ptx::shared_address(shared);
 #pragma unroll 1
   for (int left = turns; left > 0; --left) {
     const int thread = ptx::thread_index(), warp = thread / 32, lane = thread % 32;
-    if (thread < kConfig.block_q) notes[thread] = note;
+    if (thread < kConfig.block_q) row_stats[thread] = stats;
     ptx::cp_async_wait<0>();
     __syncthreads();
     const auto [head, tile] = place.work(left);
@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       typename S::Scores s, t;
       give_turn(turn_to_give, lane);
       multiply_scores<kConfig, Element>(s, t, base + rows, q + first_query * kQueryBytes, lane);
-      const float2* const step_notes = notes + first_query + 2 * (lane % 4);
+      const float2* const step_stats = row_stats + first_query + 2 * (lane % 4);
 #pragma unroll
       for (int i = 0; i < S::kRowTiles; ++i) {
         const LanePlace at{task.batch, head, task.first + first_row + 16 * i + lane / 4,
@@ -389,8 +389,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
         weigh<false, kFeatures>(
             s[i], t[i], p, terms, key, at, place.limits, entry.len_kv, banded, false,
             [&](int n, int e) {
-              const float2 one = step_notes[8 * n + e % 2];
-              return RowNotes{one.x, one.y};
+              const float2 one = step_stats[8 * n + e % 2];
+              return RowStats{one.x, one.y};
             },
             [](int, int, int, int, bool, float) {});
       }
@@ -428,7 +428,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     __syncthreads();  // dS is complete, the tile has been read
     if (left > 1) {
       load_queries(place.work(left - 1));
-      note = load_note(place.work(left - 1));
+      stats = load_stats(place.work(left - 1));
     }
     // Tested early, since the answer takes long; it is usually yes.
     bool has_come = true;

@@ -29,11 +29,11 @@ __device__ __forceinline__ void store_row_terms(const Params& p, const Task& tas
     const int64_t number = row_number(p, task.entry, task.batch, task.head, query);
     if (p.d_slopes.data != nullptr) p.d_slopes.rows[number] = -distances;
     if (p.d_sinks.data == nullptr) continue;
-    const float2 note = p.rows[number];
+    const float2 stats = p.rows[number];
     float term = 0;
     if (sees > 0) {
       const float sink = __ldg(p.sinks.data + task.head * p.sinks.head);
-      term = -ptx::exp2_approx((sink - note.x) * attention::kLog2E) * note.y;
+      term = -ptx::exp2_approx((sink - stats.x) * attention::kLog2E) * stats.y;
     } else if (p.d_lse != nullptr) {
       // In such a row, only the LSE depends on the sink; O does not.
       term = __ldg(p.d_lse + task.batch * p.d_lse_batch + task.head * p.d_lse_head +

@@ -39,7 +39,7 @@ struct PairMatrix {
   ElementType type;
 };
 
-// One element per batch entry and head; absent if data is null.
+// One element per sequence and head; absent if data is null.
 struct HeadVector {
   const float* data;
   int64_t batch, head;
@@ -53,7 +53,7 @@ struct BiasTarget {
   int extents[4];
 };
 
-// A sum over rows per head, for each batch entry or over all of them.
+// A sum over rows per head, for each sequence or over all of them.
 struct HeadSum {
   float* data;  // null: not requested
   int64_t batch, head;
@@ -85,7 +85,7 @@ struct Params : attention::ForwardParams {
   Source q_tiles, k_tiles, v_tiles, d_o_tiles;
   ElementType o_type;
   bool o_chunks;       // O and dO are 16-bit, in rows of aligned 16-byte chunks
-  int note_lanes;      // threads per row that compute its statistics: 8, 16 or 32
+  int stats_lanes;     // threads per row that compute its statistics: 8, 16 or 32
   const float* d_lse;  // null: none
   int64_t d_lse_batch, d_lse_head, d_lse_row;
   Target dq, dk, dv;

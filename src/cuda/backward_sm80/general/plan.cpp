@@ -43,7 +43,7 @@ struct Launch {
 struct Planned {
   BackwardProblem problem;
   Params params;
-  launch::Kernel zero_rows = {}, note_rows = {}, add_rows = {};
+  launch::Kernel zero_rows = {}, find_row_stats = {}, add_rows = {};
   std::vector<Launch> launches = {};          // of tiles
   int64_t rows = 0;                           // of the workspace
   int64_t sink_offset = 0, slope_offset = 0;  // in it
@@ -145,7 +145,7 @@ Params make_params(const BackwardProblem& problem) {
   const Source o = source(p, p.o, p.o_dtype, true, p.head_dim_v, params.o_type);
   params.o_chunks = params.o_type != ElementType::f32 && o.chunks && p.head_dim_v <= 256 &&
                     params.d_o_tiles.type == params.o_type && params.d_o_tiles.chunks;
-  params.note_lanes = !params.o_chunks || p.head_dim_v > 128 ? 32 : p.head_dim_v > 64 ? 16 : 8;
+  params.stats_lanes = !params.o_chunks || p.head_dim_v > 128 ? 32 : p.head_dim_v > 64 ? 16 : 8;
   params.d_lse_batch = problem.d_lse.batch, params.d_lse_head = problem.d_lse.head;
   params.d_lse_row = problem.d_lse.row;
   params.dq = target(problem.dq, problem.dq_dtype, p.head_dim_qk);
@@ -163,7 +163,7 @@ Params make_params(const BackwardProblem& problem) {
   params.d_sinks.head = problem.d_sinks.head;
   params.d_slopes.batch = problem.d_alibi_slopes.batch;
   params.d_slopes.head = problem.d_alibi_slopes.head;
-  params.d_slopes.by_batch = problem.d_alibi_slopes_elements != p.heads_q;  // or of one entry
+  params.d_slopes.by_batch = problem.d_alibi_slopes_elements != p.heads_q;  // or of one sequence
   params.band = p.band;
   params.softmax_scale = p.softmax_scale;
   params.cap = p.softcap;
@@ -192,7 +192,7 @@ int find_joint_config(const BackwardProblem& problem, const DeviceInfo& device) 
       device.compute_capability == 90 &&
       device_code(build::targets::backward_sm80, device.compute_capability) == DeviceCode::compiled;
   return joint_config_index(std::max(p.head_dim_qk, p.head_dim_v), hopper_code,
-                            static_cast<long long>(device.shared_memory_a_block));
+                            static_cast<long long>(device.shared_memory_per_block));
 }
 
 bool wants_all_features(const BackwardProblem& problem) {
@@ -257,7 +257,7 @@ void add_launches(Planned& planned, const DeviceInfo& device) {
   }
 }
 
-// The workspace: notes of rows, what rows add to sums, then what blocks of a joint kernel share.
+// The workspace: row statistics, what rows add to sums, then what blocks of a joint kernel share.
 Result<size_t> lay_out(Planned& planned) {
   const BackwardProblem& problem = planned.problem;
   const ForwardProblem& p = problem.forward;
@@ -275,10 +275,10 @@ Result<size_t> lay_out(Planned& planned) {
     if (!planned.ordered) joint.zeros = sums_bytes / static_cast<int64_t>(sizeof(float4));
     counter_bytes = aligned(product_of({joint.counters, sizeof(unsigned long long)}));
   }
-  const int64_t notes = aligned(product_of({planned.rows, sizeof(float2)}));
+  const int64_t row_stats = aligned(product_of({planned.rows, sizeof(float2)}));
   const int64_t terms = aligned(product_of({planned.rows, sizeof(float)}));
-  planned.sink_offset = notes;
-  planned.slope_offset = sum_of({notes, problem.d_sinks.present ? terms : 0});
+  planned.sink_offset = row_stats;
+  planned.slope_offset = sum_of({row_stats, problem.d_sinks.present ? terms : 0});
   planned.sums_offset = sum_of({planned.slope_offset, problem.d_alibi_slopes.present ? terms : 0});
   planned.counters_offset = sum_of({planned.sums_offset, sums_bytes});
   const int64_t bytes = sum_of({planned.counters_offset, counter_bytes});
@@ -311,7 +311,7 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
   write(params.dk, args.dk);
   write(params.dv, args.dv);
   params.o_chunks = params.o_chunks && params.d_o_tiles.chunks && host::is_aligned(params.o);
-  if (!params.o_chunks) params.note_lanes = 32;
+  if (!params.o_chunks) params.stats_lanes = 32;
   params.d_lse = problem.has_d_lse ? static_cast<const float*>(args.d_lse) : nullptr;
   params.bias.data = p.bias.present ? args.forward.bias : nullptr;
   params.mask.data = p.mask.present ? args.forward.mask : nullptr;
@@ -343,7 +343,7 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
 
 launch::Grid grid_of(int64_t blocks) { return {.blocks = dim3(static_cast<unsigned int>(blocks))}; }
 
-// Rows of a packed batch that belong to no entry are only known on the device.
+// Rows of a packed batch that belong to no sequence are only known on the device.
 Status zero_packed(const Planned& planned, const Params& params, const launch::Launcher& launcher) {
   const ForwardProblem& p = planned.problem.forward;
   const struct {
@@ -367,10 +367,11 @@ Status run(const Planned& planned, const BackwardArguments& args, std::span<std:
   bind(params, planned, args, workspace);
   if (p.packed) FLASHCORE_RETURN_IF_ERROR(zero_packed(planned, params, launcher));
   if ((planned.rows > 0 && p.batch > 0) || planned.joint_config >= 0) {
-    const int64_t a_block = kRowThreads / params.note_lanes;
-    const int64_t blocks = std::max<int64_t>((planned.rows + a_block - 1) / a_block, 1);
+    const int64_t rows_per_block = kRowThreads / params.stats_lanes;
+    const int64_t blocks =
+        std::max<int64_t>((planned.rows + rows_per_block - 1) / rows_per_block, 1);
     FLASHCORE_RETURN_IF_ERROR(
-        launcher.launch(planned.note_rows, grid_of(blocks), params, planned.rows));
+        launcher.launch(planned.find_row_stats, grid_of(blocks), params, planned.rows));
   }
   for (const Launch& one : planned.launches) {
     FLASHCORE_RETURN_IF_ERROR(launcher.launch(one.kernel, grid_of(one.blocks), params));
@@ -392,7 +393,7 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   const int device = context.device.device.index;
   const launch::Loader loader(kName, device);
   FLASHCORE_RETURN_IF_ERROR(loader.load(planned.zero_rows, kName, "zero_rows"));
-  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.note_rows, kName, "note_rows"));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.find_row_stats, kName, "find_row_stats"));
   FLASHCORE_RETURN_IF_ERROR(loader.load(planned.add_rows, kName, "add_rows"));
   for (Launch& one : planned.launches) {
     FLASHCORE_RETURN_IF_ERROR(loader.load(one.kernel, kName, one.instance));

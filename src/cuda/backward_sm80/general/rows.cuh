@@ -32,10 +32,10 @@ __device__ __forceinline__ float dot(ElementType type, const uint4& a, const uin
   return sum;
 }
 
-// LSE and delta = dO . O - dLSE of each row, by p.note_lanes threads. Of a row without keys neither
+// LSE and delta = dO . O - dLSE of each row, by p.stats_lanes threads. Of a row without keys neither
 // counts. A row whose LSE is infinite has no weights, so it gets a NaN.
 __global__ void __launch_bounds__(kRowThreads)
-    note_rows(const __grid_constant__ Params p, int64_t rows) {
+    find_row_stats(const __grid_constant__ Params p, int64_t rows) {
   const int64_t thread = int64_t{blockIdx.x} * kRowThreads + threadIdx.x;
   for (int64_t i = thread; i < p.joint.counters; i += int64_t{gridDim.x} * kRowThreads) {
     p.joint.next_block[i] = 0;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kRowThreads)
   for (int64_t i = thread; i < p.joint.zeros; i += int64_t{gridDim.x} * kRowThreads) {
     reinterpret_cast<float4*>(p.joint.dq_sums)[i] = make_float4(0, 0, 0, 0);
   }
-  const int lanes = p.note_lanes, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int lanes = p.stats_lanes, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const int64_t number = thread / lanes;
   const bool exists = number < rows;
   const bool packed = p.cu_seqlens_q.data != nullptr;
@@ -122,7 +122,7 @@ struct Parts {
   double of[kRowThreads];
 };
 
-// A block a sum: of one head, and one batch entry or all.
+// A block a sum: of one head, and one sequence or all.
 __global__ void __launch_bounds__(kRowThreads)
     add_rows(const __grid_constant__ Params p, const __grid_constant__ HeadSum sum) {
   const auto head = static_cast<int>(blockIdx.x) % p.heads_q;

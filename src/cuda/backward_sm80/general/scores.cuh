@@ -28,7 +28,7 @@ struct LanePlace {
 };
 
 // The statistics of a query row: LSE and delta.
-struct RowNotes {
+struct RowStats {
   float lse, delta;
 };
 
@@ -103,7 +103,7 @@ __device__ __forceinline__ float tanh_of(float x) {
   return fabsf(x) > attention::kCapNear ? tanhf(x) : x * attention::tanh_ratio(x * x);
 }
 
-// The terms of a score, for one batch entry and head.
+// The terms of a score, for one sequence and head.
 struct ScoreTerms {
   int64_t bias, mask;  // element indices of query 0 and key 0
   float alibi_step;    // term per key of distance from the diagonal
@@ -159,13 +159,14 @@ __device__ __forceinline__ float score_of(const Params& p, const ScoreTerms& ter
 
 // Rewrites s and t; `kinds`: to 1 for pairs that remain. Only in a `banded` tile does
 // visibility depend on a pair's position; if rows are keys, rows from `rows` on see nothing
-// there. notes(n, e): statistics of the query of element e of product n. visit(n, e, row,
+// there. row_stats(n, e): statistics of the query of element e of product n. visit(n, e, row,
 // column, attended, ds): called for every rewritten pair; ds excludes the softcap's slope.
-template <bool kOwnsQueries, Features kFeatures, int kProducts, class Notes, class Visit>
+template <bool kOwnsQueries, Features kFeatures, int kProducts, class Stats, class Visit>
 __device__ __forceinline__ void weigh(float (&s)[kProducts][4], float (&t)[kProducts][4],
                                       const Params& p, const ScoreTerms& terms, PhiloxKey key,
                                       const LanePlace& lane, const attention::BandLimits& limits,
-                                      int rows, bool banded, bool kinds, Notes notes, Visit visit) {
+                                      int rows, bool banded, bool kinds, Stats row_stats,
+                                      Visit visit) {
   KeptBits<kProducts> kept{};
   if (kFeatures == Features::all && p.dropout) {
     kept = draw<kOwnsQueries, kProducts>(p, key, lane);
@@ -190,15 +191,15 @@ __device__ __forceinline__ void weigh(float (&s)[kProducts][4], float (&t)[kProd
         }
         const bool outside = banded && (from_lane < seen.begin || from_lane >= seen.end);
         const bool attended = !outside && score != attention::kNoKey;
-        const RowNotes note = notes(n, e);
-        const float weight = ptx::exp2_approx((score - note.lse) * attention::kLog2E);
+        const RowStats stats = row_stats(n, e);
+        const float weight = ptx::exp2_approx((score - stats.lse) * attention::kLog2E);
         float given = weight, dp = t[n][e];
         if (kFeatures == Features::all && p.dropout) {
           const float m = kept(n, e) ? p.dropout_rescale : 0.0F;
           given *= m;
           dp *= m;
         }
-        const float ds = attended ? weight * (dp - note.delta) : 0.0F;
+        const float ds = attended ? weight * (dp - stats.delta) : 0.0F;
         s[n][e] = attended ? kinds ? 1.0F : given : 0.0F;
         t[n][e] = attended ? kinds ? 1.0F : ds * slope : 0.0F;
         visit(n, e, row, column, attended, ds);

@@ -19,7 +19,7 @@ struct Shape {
 
   static constexpr int kX2Offset = XTile::kBytes, kYOffset = 2 * XTile::kBytes;
   static constexpr int kY2Offset = YTile::kBytes;  // in a stage
-  static constexpr int kNotesOffset = kYOffset + kConfig.stages * kConfig.stage_bytes();
+  static constexpr int kRowStatsOffset = kYOffset + kConfig.stages * kConfig.stage_bytes();
   static_assert(XTile::kBytes == kConfig.x_bytes() && YTile::kBytes == kConfig.y_bytes());
 };
 

@@ -14,7 +14,7 @@ namespace flashcore::cuda::backward_sm80::general {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
-constexpr int kRowsABlock = 8;                                  // of rows.cu
+constexpr int kRowsPerBlock = 8;                                // of rows.cu
 
 static_assert(config_index(true, kLargestHeadDim) >= 0 &&
               config_index(false, kLargestHeadDim) >= 0);
@@ -35,7 +35,7 @@ std::string refuse_sizes(const BackwardProblem& problem, const PlanContext&) {
   const int index = config_index(computes_in_fp32(problem), head_dim);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int64_t rows = p.packed ? p.total_q : p.seqlen_q, batch = p.packed ? 1 : p.batch;
-  if (std::string refusal = refuse_count("q", batch, p.heads_q, tiles(rows, kRowsABlock), 1);
+  if (std::string refusal = refuse_count("q", batch, p.heads_q, tiles(rows, kRowsPerBlock), 1);
       !refusal.empty()) {
     return refusal;
   }
@@ -43,7 +43,8 @@ std::string refuse_sizes(const BackwardProblem& problem, const PlanContext&) {
     return refusal;
   }
   const int64_t key_rows = p.packed ? std::max(p.total_kv, p.seqlen_kv) : p.seqlen_kv;
-  if (std::string refusal = refuse_count("k", p.batch, p.heads_kv, tiles(key_rows, kRowsABlock), 1);
+  if (std::string refusal =
+          refuse_count("k", p.batch, p.heads_kv, tiles(key_rows, kRowsPerBlock), 1);
       !refusal.empty()) {
     return refusal;
   }

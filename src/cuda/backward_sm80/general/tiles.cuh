@@ -26,8 +26,8 @@ struct Tiles {
     return shared + S::kYOffset + stage * kConfig.stage_bytes();
   }
   __device__ __forceinline__ unsigned char* y2(int stage) const { return y1(stage) + S::kY2Offset; }
-  __device__ __forceinline__ float2* notes(int stage) const {
-    return reinterpret_cast<float2*>(shared + S::kNotesOffset) + stage * kConfig.block_y;
+  __device__ __forceinline__ float2* row_stats(int stage) const {
+    return reinterpret_cast<float2*>(shared + S::kRowStatsOffset) + stage * kConfig.block_y;
   }
 
   template <class Tile>
@@ -74,7 +74,7 @@ struct Tiles {
       load_queries<typename S::YTile>(y1(stage), y2(stage), p, entry, batch, head, begin, thread);
       const float2* const rows = p.rows + row_number(p, entry, batch, head, begin);
       for (int i = thread; i < kConfig.block_y; i += kConfig.threads()) {
-        notes(stage)[i] = begin + i < entry.len_q ? rows[i] : make_float2(0, 0);
+        row_stats(stage)[i] = begin + i < entry.len_q ? rows[i] : make_float2(0, 0);
       }
     }
   }

@@ -55,13 +55,13 @@ struct ExactRow {
 };
 
 // Returns a query's row statistics: -LSE log2(e) and delta.
-__device__ __forceinline__ float2 note_of(const RowParams& p, int batch, int head, int query,
-                                          int block_q) {
+__device__ __forceinline__ float2 row_stats_of(const RowParams& p, int batch, int head, int query,
+                                               int block_q) {
   const int block = query / block_q;
-  const float* const notes =
-      p.notes + ((int64_t{batch} * p.heads_q + head) * p.q_blocks + block) * (2 * block_q) +
+  const float* const row_stats =
+      p.row_stats + ((int64_t{batch} * p.heads_q + head) * p.q_blocks + block) * (2 * block_q) +
       (query - block * block_q);
-  return make_float2(notes[0], notes[block_q]);
+  return make_float2(row_stats[0], row_stats[block_q]);
 }
 
 template <int kDims, class Element>
@@ -69,7 +69,7 @@ __device__ __forceinline__ void compute_query_exactly(const RowParams& p, int ba
                                                       int query, int block_q, int lane) {
   using Row = ExactRow<kDims, Element>;
   const attention::ColumnRange seen = attention::visible_columns(p.limits, query, 0);
-  const float2 note = note_of(p, batch, head, query, block_q);
+  const float2 stats = row_stats_of(p, batch, head, query, block_q);
   Row q, d_o, sum{};
   q.load(p.q, batch, head, query, lane);
   d_o.load(p.d_o, batch, head, query, lane);
@@ -77,8 +77,8 @@ __device__ __forceinline__ void compute_query_exactly(const RowParams& p, int ba
     Row k, v;
     k.load(p.k, batch, head / p.group, key, lane);
     v.load(p.v, batch, head / p.group, key, lane);
-    const float weight = ptx::exp2_approx(fmaf(q.dot(k), p.scale_log2, note.x));
-    sum.add(weight * (d_o.dot(v) - note.y), k);
+    const float weight = ptx::exp2_approx(fmaf(q.dot(k), p.scale_log2, stats.x));
+    sum.add(weight * (d_o.dot(v) - stats.y), k);
   }
   sum.store(p.dq, batch, head, query, lane, p.scale);
 }
@@ -97,9 +97,9 @@ __device__ __forceinline__ void compute_key_exactly(const RowParams& p, int batc
       Row q, d_o;
       q.load(p.q, batch, head, query, lane);
       d_o.load(p.d_o, batch, head, query, lane);
-      const float2 note = note_of(p, batch, head, query, block_q);
-      const float weight = ptx::exp2_approx(fmaf(q.dot(k), p.scale_log2, note.x));
-      dk.add(weight * (d_o.dot(v) - note.y), q);
+      const float2 stats = row_stats_of(p, batch, head, query, block_q);
+      const float weight = ptx::exp2_approx(fmaf(q.dot(k), p.scale_log2, stats.x));
+      dk.add(weight * (d_o.dot(v) - stats.y), q);
       dv.add(weight, d_o);
     }
   }

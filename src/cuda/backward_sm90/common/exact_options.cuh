@@ -60,8 +60,9 @@ __device__ __forceinline__ PairWeights pair_weights(const ExactEntry& e, int hea
   const int block = query / e.block_q;
   const int64_t number =
       (int64_t{e.rows.batch} * e.p.heads_q + head) * e.p.q_blocks + e.rows.first_block + block;
-  const float* const notes = e.p.notes + number * (2 * e.block_q) + (query - block * e.block_q);
-  const float negative_lse = notes[0], delta = notes[e.block_q];
+  const float* const row_stats =
+      e.p.row_stats + number * (2 * e.block_q) + (query - block * e.block_q);
+  const float negative_lse = row_stats[0], delta = row_stats[e.block_q];
   if (!(e.options.cap.cap_log2 > 0)) {
     const float weight = ptx::exp2_approx(fmaf(qk, e.p.scale_log2, negative_lse));
     return {weight, weight * (dov - delta)};

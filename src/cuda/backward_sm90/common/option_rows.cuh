@@ -23,7 +23,7 @@ __device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
   return __syncthreads_or(static_cast<int>(falls)) != 0;
 }
 
-// Whether no entry has this row, or it lies past its entry's length. Starts do not fall.
+// Whether no sequence has this row, or it lies past its sequence's length. Starts do not fall.
 __device__ __forceinline__ bool is_hidden(const RowParams& p, const PackedGradient& gradient,
                                           int row) {
   const attention::EntryVector& starts = gradient.queries ? p.cu_seqlens_q : p.cu_seqlens_kv;

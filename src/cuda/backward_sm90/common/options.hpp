@@ -38,7 +38,7 @@ struct PackedGradients {
 
 constexpr bool is_packed(const RowParams& p) { return p.cu_seqlens_q.data != nullptr; }
 
-// The number of batch entries with query blocks of their own: a packed
+// The number of sequences with query blocks of their own: a packed
 // batch counts as one, whose heads have q_blocks slots of packed_tiles.hpp.
 constexpr int block_batch(const RowParams& p) { return is_packed(p) ? 1 : p.batch; }
 

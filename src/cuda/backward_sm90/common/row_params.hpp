@@ -29,7 +29,7 @@ struct RowParams : attention::ForwardParams {
   float scale_log2, scale;
 
   // The workspace: for each block of queries, -LSE log2(e) of each query, then delta of each.
-  float* notes;
+  float* row_stats;
 };
 
 }  // namespace flashcore::cuda::backward_sm90

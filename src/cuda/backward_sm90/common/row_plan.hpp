@@ -19,7 +19,7 @@ void bind_row_params(RowParams& params, const BackwardProblem& problem,
                      const BackwardArguments& args);
 
 // What of a problem is left to launches with options: by rows whatever is one, or a head dimension other
-// than `head_dim`; by tiles what changes scores or tells batch entries apart.
+// than `head_dim`; by tiles what changes scores or tells sequences apart.
 bool needs_option_rows(const BackwardProblem& problem, int head_dim);
 bool needs_option_tiles(const ForwardProblem& p);
 void set_options(Options& options, const BackwardProblem& problem);
@@ -28,7 +28,7 @@ void bind_options(Options& options, const BackwardProblem& problem, const Backwa
 
 // Tiles of `block` keys that a head has; in a packed batch slots of packed_tiles.hpp.
 int64_t key_tiles_of_head(const ForwardProblem& p, int block);
-// Batch entries whose tiles lie apart: a packed batch counts as one.
+// Sequences whose tiles lie apart: a packed batch counts as one.
 inline int64_t tile_batch(const ForwardProblem& p) { return p.packed ? 1 : p.batch; }
 host::TensorLayout tensor_layout(const ForwardProblem& p, const RowStrides& stride, bool queries,
                                  int64_t columns);
@@ -42,7 +42,7 @@ struct WorkspaceParts {
 };
 
 // What a run launches, in this order: rows, tiles, rows. With options rows have kernels of their own, and so have
-// tiles where entries differ or scores are capped.
+// tiles where sequences differ or scores are capped.
 struct Launches {
   int64_t begin_blocks, tile_blocks, end_blocks;
   bool option_rows, option_tiles;

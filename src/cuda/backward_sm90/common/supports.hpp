@@ -12,7 +12,7 @@ namespace flashcore::cuda::backward_sm90 {
 // TMA copies columns by so many, and fills the tiles' columns past them with zeros.
 inline constexpr int64_t kColumnStep = 8;
 
-// Rows of all tiles of `block` queries or keys of a head, over all batch entries.
+// Rows of all tiles of `block` queries or keys of a head, over all sequences.
 int64_t query_rows(const ForwardProblem& p, int64_t block);
 int64_t key_rows(const ForwardProblem& p, int64_t block);
 

@@ -49,7 +49,7 @@ struct Config {
   constexpr int k_bytes() const { return 2 * kBlockKeys * head_dim; }  // and of V
   constexpr int q_bytes() const { return 2 * block_q * head_dim; }     // and of dO
   constexpr int ds_bytes() const { return 2 * block_q * kBlockKeys; }
-  constexpr int notes_bytes() const { return 8 * block_q; }
+  constexpr int row_stats_bytes() const { return 8 * block_q; }
   // dQ^T has head_dim rows, 64 per consumer; with head dimension
   // 64, both consumers have all rows, for half of the queries each.
   constexpr bool splits_queries() const { return head_dim == kWarpgroupKeys; }
@@ -57,7 +57,7 @@ struct Config {
   constexpr int dq_products() const { return dq_queries() / 8; }  // per warp
   constexpr int shared_bytes() const {
     return 2 * k_bytes() + 2 * kStages * q_bytes() + ds_bytes() +
-           kConsumerWarps * bulk_products * kSumsBytes + kStages * notes_bytes() +
+           kConsumerWarps * bulk_products * kSumsBytes + kStages * row_stats_bytes() +
            kSharedMemoryOther;
   }
   constexpr int block_sums() const { return block_q * head_dim; }  // elements of dQ per block

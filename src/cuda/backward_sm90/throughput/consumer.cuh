@@ -182,8 +182,8 @@ struct Consumer {
   }
 
   // The address of the statistics of a lane's two queries of product 0; `which`: 0 LSE, 1 delta.
-  __device__ __forceinline__ uint32_t notes_at(uint32_t stage, uint32_t which) const {
-    return shared + S::kNotes + (stage * 2 + which) * (4 * S::kBlockQ) + lane() % 4 * 8;
+  __device__ __forceinline__ uint32_t row_stats_at(uint32_t stage, uint32_t which) const {
+    return shared + S::kRowStats + (stage * 2 + which) * (4 * S::kBlockQ) + lane() % 4 * 8;
   }
 
   // a = P.
@@ -191,11 +191,11 @@ struct Consumer {
     if constexpr (S::kCaps) {
       if (params.options.cap.cap_log2 > 0) return exponentiate_capped(stage);
     }
-    const uint32_t notes = notes_at(stage, 0);
+    const uint32_t row_stats = row_stats_at(stage, 0);
     const float scale = params.scale_log2;
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
-      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+      const float2 lse = ptx::load_shared_x2(row_stats + 32 * n);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         a[n][e] = ptx::exp2_approx(fmaf(a[n][e], scale, e % 2 == 0 ? lse.x : lse.y));
@@ -204,10 +204,10 @@ struct Consumer {
   }
   // a = P of capped scores; also computes sloped.
   __device__ __forceinline__ void exponentiate_capped(uint32_t stage) requires(S::kCaps) {
-    const uint32_t notes = notes_at(stage, 0);
+    const uint32_t row_stats = row_stats_at(stage, 0);
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
-      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+      const float2 lse = ptx::load_shared_x2(row_stats + 32 * n);
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         float of[2];
@@ -241,10 +241,10 @@ struct Consumer {
   }
   // p = p (a - delta): turns P into dS.
   __device__ __forceinline__ void weigh(uint32_t stage) {
-    const uint32_t notes = notes_at(stage, 1);
+    const uint32_t row_stats = row_stats_at(stage, 1);
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
-      const float2 delta = ptx::load_shared_x2(notes + 32 * n);
+      const float2 delta = ptx::load_shared_x2(row_stats + 32 * n);
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         uint32_t& pair = p[n / 2][n % 2 * 2 + slot];
@@ -286,7 +286,7 @@ struct Consumer {
   }
 
   // Adds dQ of a step to the sums, in the warp's register order.
-  __device__ __forceinline__ void add_dq(int number) requires(!S::kInTurn) {
+  __device__ __forceinline__ void add_dq(int number) requires(!S::kDeterministic) {
     float* const to = params.sums + S::sums_of(smem.step[number % kSteps].block, consumer_warp());
     if (lane() == 0) ptx::tma_store_wait_read<0>();
     __syncwarp();
@@ -300,7 +300,7 @@ struct Consumer {
     for (int n = kStaged; n < S::kDqProducts; ++n) ptx::add_f32x4(lane_sums(to, n), dq()[n]);
   }
   // Deterministic: the adder adds what is staged. The last tile stores rows.
-  __device__ __forceinline__ void add_dq(int number) requires(S::kInTurn) {
+  __device__ __forceinline__ void add_dq(int number) requires(S::kDeterministic) {
     const Step& step = smem.step[number % kSteps];
     const bool is_last = step.is_last != 0;
     wait(S::kStagingFree + 8 * group, number % 2 ^ 1);

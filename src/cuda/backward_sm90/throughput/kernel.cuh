@@ -30,14 +30,14 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[stage]), kConsumers * kWarpgroupThreads);
     ptx::mbarrier_init(ptx::shared_address(&smem.o_empty[stage]), kConsumerWarps);
   }
-  for (int group = 0; group < kConsumers && S::kInTurn; ++group) {
+  for (int group = 0; group < kConsumers && S::kDeterministic; ++group) {
     ptx::mbarrier_init(ptx::shared_address(&smem.turn_here[group]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.sums_here[group]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.staged[group]), kWarpgroupWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.stored[group]), kWarpgroupThreads);
     ptx::mbarrier_init(ptx::shared_address(&smem.staging_free[group]), 1);
   }
-  for (int step = 0; step < kSteps && S::kInTurn; ++step) {
+  for (int step = 0; step < kSteps && S::kDeterministic; ++step) {
     ptx::mbarrier_init(ptx::shared_address(&smem.described[step]), 1);
   }
   ptx::mbarrier_init_fence();
@@ -70,7 +70,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
   if (threadIdx.x == 0) {
     make_barriers<S>(smem);
     // Tiles whose turn is first must already run: blocks take tiles in the order in which they start.
-    smem.tile = S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
+    smem.tile = S::kDeterministic ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
     if constexpr (S::kSharesTask) smem.task = find_task<S>(p, smem.tile);
   }
   __syncthreads();
@@ -86,7 +86,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
       Producer<S> producer{
           .smem = smem, .maps = maps, .p = p, .task = task, .walk = Walk<S>(p, task)};
       producer.run();
-    } else if (S::kInTurn && warp <= kConsumers) {
+    } else if (S::kDeterministic && warp <= kConsumers) {
       const Adder<S> adder{.smem = smem, .p = p, .task = task, .group = warp - 1};
       adder.run();
     }
@@ -97,10 +97,10 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
 }
 
 // Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, bool kInTurn>
+template <int kConfigIndex, class Element, bool kDeterministic>
 __global__ void __launch_bounds__(kThreads, 1)
     gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kInTurn>>(maps, p);
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kDeterministic>>(maps, p);
 }
 
 // With options; deterministic.

@@ -1,5 +1,5 @@
 // What backward_sm90 does by rows where a problem has options or a head dimension below its config's:
-// notes, tasks, dQ from its sums, dSinks, and zeros in packed gradients.
+// row statistics, tasks, dQ from its sums, dSinks, and zeros in packed gradients.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/exact_options.cuh"
-#include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
+#include "cuda/backward_sm90/common/row_stats.cuh"
 #include "cuda/backward_sm90/throughput/entry_task.hpp"
 #include "cuda/backward_sm90/throughput/finish.cuh"
 #include "cuda/backward_sm90/throughput/params.hpp"
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kRowThreads)
     p.tasks[i] = task;
   }
   if (row >= all_blocks(p) * kBlockQ) return;
-  if (!p.in_turn) {
+  if (!p.deterministic) {
     auto* const sums =
         reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
     sums[0] = sums[1] = make_float4(0, 0, 0, 0);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t number = row / kBlockQ;
   const auto in_block = static_cast<int>(row - number * kBlockQ);
   if (lane == 1 && in_block < kConsumers) p.turns[number * kConsumers + in_block] = 0;
-  write_note_of_entry<kLanes, Element>(p, p.options, row, kBlockQ, lane);
+  write_row_stats_of_entry<kLanes, Element>(p, p.options, row, kBlockQ, lane);
 }
 
 // rows.cuh has the same as part of a function, whose instructions measurements are bound to.
@@ -96,7 +96,7 @@ __device__ __forceinline__ const float4* warp_sums(const Params& p, uint32_t num
                                          warp * (kConfig.dq_products() * 32 * kSumsFloats));
 }
 
-// dQ of a block of queries. Packed batches add in turn.
+// dQ of a block of queries. Packed batches add in a fixed order.
 template <int kConfigIndex, class Element>
 __device__ __forceinline__ void store_block(const OptionParams& p, uint32_t number) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
@@ -143,7 +143,7 @@ __device__ __forceinline__ void compute_tile_exactly(const OptionParams& p, uint
   }
 }
 
-// As end_kernel. Two blocks an SM: ptxas goes for three by itself, and spills.
+// As end_kernel. Two blocks per SM: ptxas goes for three by itself, and spills.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kRowThreads, 2)
     end_options_kernel(const __grid_constant__ OptionParams p) {

@@ -20,7 +20,7 @@ inline constexpr uint32_t kNotFinite = ~0U;
 // TMA uses the maps; accesses by rows use the matrices.
 struct Params : RowParams {
   attention::TileOrder order;  // of KV tiles
-  bool in_turn;                // deterministic: the first tile stores sums, and the last one rows
+  bool deterministic;          // to dQ: the first tile stores sums, and the last one rows
 
   // The rest of the workspace.
   float* sums;  // dQ / scale, by blocks of queries: see sum_place

@@ -31,14 +31,14 @@ constexpr std::string_view kName = "backward_sm90";
 // What a section of heads that runs at once reads and adds to again and again, Q, dO and the sums of
 // dQ: half of an H100's L2, or most of it for so few heads.
 constexpr int64_t kSectionBytes = int64_t{20} << 20, kMostSectionBytes = int64_t{40} << 20;
-// Under a causal mask a section has at least so many heads, in any order and in turn.
-constexpr int64_t kCausalHeads = 4, kCausalHeadsInTurn = 8, kHeadsInTurn = 2;
+// The fewest heads of a section: under a causal mask with atomic and with deterministic additions, and without one.
+constexpr int64_t kCausalHeads = 4, kCausalHeadsDeterministic = 8, kHeadsDeterministic = 2;
 
 using MapCache = host::PointerCache<Maps, 6>;
 
 // Where the parts of the workspace begin.
 struct Parts {
-  int64_t sums, notes, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, end;
+  int64_t sums, row_stats, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, end;
 };
 
 struct Planned {
@@ -50,50 +50,52 @@ struct Planned {
 };
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
-// the shortest tiles, and in turn, since tiles of one head wait for each other; a wave's at most, of a
-// packed batch one of its longest entry. By measurement (docs/backward.md).
-int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_turn,
+// the shortest tiles, and if additions are deterministic, since tiles of one
+// head wait for each other; a wave's at most, of a
+// packed batch one of its longest sequence. By measurement (docs/backward.md).
+int64_t section_heads(const ForwardProblem& p, const Config& config, bool deterministic,
                       int multiprocessors) {
   const int64_t group = p.heads_q / p.heads_kv;
   const int64_t head_bytes =
       std::max<int64_t>(product_of({8, config.head_dim, p.seqlen_q, group}), 1);
   const int64_t heads = kSectionBytes / head_bytes;
   const bool causal = p.band.right >= 0;
-  if (in_turn) {
-    const int64_t tiles = (p.seqlen_kv + kBlockKeys - 1) / kBlockKeys;  // of the longest entry
+  if (deterministic) {
+    const int64_t tiles = (p.seqlen_kv + kBlockKeys - 1) / kBlockKeys;  // of the longest sequence
     const int64_t wave = multiprocessors / std::max<int64_t>(tiles, 1);
-    return std::max(std::min(heads, wave), causal ? kCausalHeadsInTurn : kHeadsInTurn);
+    return std::max(std::min(heads, wave),
+                    causal ? kCausalHeadsDeterministic : kHeadsDeterministic);
   }
   return causal ? std::min(std::max(heads, kCausalHeads), kMostSectionBytes / head_bytes) : heads;
 }
 
-// Whether tiles in turn are faster than in any order, too: they write no zeros before and read no sums
+// Returns whether deterministic additions are faster, too: they write no zeros before and read no sums
 // after, and heads of so few keys wait little. By measurement (docs/backward.md).
-bool is_fast_in_turn(const ForwardProblem& p, const Config& config, int multiprocessors) {
+bool is_fast_deterministic(const ForwardProblem& p, const Config& config, int multiprocessors) {
   constexpr int64_t kMostKeyDims = 512 * 128;
   const int64_t tiles = key_tiles_of_head(p, kBlockKeys);
   return product_of({tiles, kBlockKeys, config.head_dim}) <= kMostKeyDims &&
          product_of({tile_batch(p), p.heads_kv, tiles}) >= multiprocessors;
 }
 
-attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, bool in_turn,
+attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, bool deterministic,
                                 int multiprocessors) {
   const int64_t tiles = key_tiles_of_head(p, kBlockKeys), heads = tile_batch(p) * p.heads_kv;
   return {.batch_heads = static_cast<uint32_t>(heads),
           .q_tiles = static_cast<uint32_t>(tiles),
-          .section_heads = static_cast<uint32_t>(
-              std::clamp<int64_t>(section_heads(p, config, in_turn, multiprocessors), 1, heads)),
+          .section_heads = static_cast<uint32_t>(std::clamp<int64_t>(
+              section_heads(p, config, deterministic, multiprocessors), 1, heads)),
           .longest_first = true};
 }
 
 // Everything but the pointers.
-OptionParams make_params(const BackwardProblem& problem, const Config& config, bool in_turn,
+OptionParams make_params(const BackwardProblem& problem, const Config& config, bool deterministic,
                          int multiprocessors) {
   OptionParams params{};
   set_row_params(params, problem, config.block_q);
   set_options(params.options, problem);
-  params.order = tile_order(problem.forward, config, in_turn, multiprocessors);
-  params.in_turn = in_turn;
+  params.order = tile_order(problem.forward, config, deterministic, multiprocessors);
+  params.deterministic = deterministic;
   return params;
 }
 
@@ -103,7 +105,7 @@ Parts lay_out(const BackwardProblem& problem, const Params& params, const Config
   Parts parts{};
   WorkspaceParts all;
   parts.sums = all.add(product_of({blocks, config.block_sums()}));
-  parts.notes = all.add(product_of({blocks, 2 * config.block_q}));
+  parts.row_stats = all.add(product_of({blocks, 2 * config.block_q}));
   parts.turns = all.add(product_of({blocks, kConsumers}));
   parts.not_finite = all.add(params.order.size());
   parts.next_tile = all.add(1);
@@ -121,7 +123,7 @@ void bind(OptionParams& params, const Planned& planned, const BackwardArguments&
     pointer = reinterpret_cast<T*>(workspace.data() + begin);
   };
   part(params.sums, planned.parts.sums);
-  part(params.notes, planned.parts.notes);
+  part(params.row_stats, planned.parts.row_stats);
   part(params.turns, planned.parts.turns);
   part(params.not_finite, planned.parts.not_finite);
   part(params.next_tile, planned.parts.next_tile);
@@ -171,21 +173,24 @@ Launches launches_of(const BackwardProblem& problem, const Params& params, const
   const int64_t tiles = params.order.size(), items = blocks + tiles;
   return {.begin_blocks = (threads + kRowThreads - 1) / kRowThreads,
           .tile_blocks = tiles * splits,
-          .end_blocks = params.in_turn ? (items + kItems - 1) / kItems : items,
+          .end_blocks = params.deterministic ? (items + kItems - 1) / kItems : items,
           .option_rows = needs_option_rows(problem, config.head_dim),
           .option_tiles = needs_option_tiles(problem.forward)};
 }
 
 Status load(Planned& planned, const launch::Loader& loader, int config, int splits) {
-  const bool in_turn = planned.params.in_turn;
+  const bool deterministic = planned.params.deterministic;
   Launches& launches = planned.launches;
   const std::string prefix =
       fmt::format("{}_config{}", launch::element_name(planned.problem.forward.dtype), config);
-  FLASHCORE_RETURN_IF_ERROR(load_rows(launches, loader, kName, prefix, in_turn ? "finish" : "end"));
+  FLASHCORE_RETURN_IF_ERROR(
+      load_rows(launches, loader, kName, prefix, deterministic ? "finish" : "end"));
   if (splits > 1) {
     return loader.load(launches.tiles, kName, fmt::format("split{}_{}", splits, prefix));
   }
-  const std::string_view suffix = launches.option_tiles ? "_options" : in_turn ? "_in_turn" : "";
+  const std::string_view suffix = launches.option_tiles ? "_options"
+                                  : deterministic       ? "_deterministic"
+                                                        : "";
   return loader.load(launches.tiles, kName, fmt::format("{}{}", prefix, suffix));
 }
 
@@ -208,10 +213,11 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int multiprocessors = context.device.multiprocessors;
-  const bool in_turn = context.deterministic || context.batch_invariant || is_split ||
-                       needs_option_tiles(p) || is_fast_in_turn(p, config, multiprocessors);
+  const bool deterministic = context.deterministic || context.batch_invariant || is_split ||
+                             needs_option_tiles(p) ||
+                             is_fast_deterministic(p, config, multiprocessors);
   const int splits = is_split ? splits_of(p, context) : 1;
-  const OptionParams params = make_params(problem, config, in_turn, multiprocessors);
+  const OptionParams params = make_params(problem, config, deterministic, multiprocessors);
   const int64_t blocks =
       product_of({tile_batch(p), params.heads_q, static_cast<int64_t>(params.q_blocks)});
   Planned planned{.problem = problem,

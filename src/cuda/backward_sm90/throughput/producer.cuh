@@ -57,16 +57,17 @@ struct Producer {
     step.keys = limits_of(p, task).len_kv - first_key;
     step.masked = task.range.needs_mask(walk.block) ? 1 : 0;
     step.block = walk.number();
-    if constexpr (S::kInTurn) {
+    if constexpr (S::kDeterministic) {
       describe_turn(step);
       ptx::mbarrier_arrive(ptx::shared_address(&smem.described[number % kSteps]));
     }
     const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
-    ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kNotesBytes);
+    ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kRowStatsBytes);
     load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier,
                                  q_row_of(task) + walk.block * S::kBlockQ, walk.head);
-    ptx::bulk_load(ptx::shared_address(smem.notes[stage]),
-                   p.notes + int64_t{walk.number()} * (2 * S::kBlockQ), S::kNotesBytes, barrier);
+    ptx::bulk_load(ptx::shared_address(smem.row_stats[stage]),
+                   p.row_stats + int64_t{walk.number()} * (2 * S::kBlockQ), S::kRowStatsBytes,
+                   barrier);
   }
   __device__ __forceinline__ void load_d_o(int number) const {
     const int stage = number % kStages;

@@ -1,4 +1,4 @@
-// What backward_sm90 does by rows, before and after its tiles: notes, and dQ from sums in any order.
+// What backward_sm90 does by rows, before and after its tiles: row statistics, and dQ from sums of atomic additions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/exact.cuh"
-#include "cuda/backward_sm90/common/notes_of_rows.cuh"
+#include "cuda/backward_sm90/common/row_stats.cuh"
 #include "cuda/backward_sm90/throughput/finish.cuh"
 #include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
@@ -17,7 +17,7 @@ namespace flashcore::cuda::backward_sm90::throughput {
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) { return int64_t{p.batch} * p.heads_q * p.q_blocks; }
 
-// The notes of queries, some lanes a query, and zeros in what the tiles add to and count.
+// The row statistics of queries, some lanes a query, and zeros in what the tiles add to and count.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constant__ Params p) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constan
   if (thread == 0) *p.next_tile = 0;
   for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) p.not_finite[i] = 0;
   if (row >= all_blocks(p) * kBlockQ) return;
-  if (!p.in_turn) {
+  if (!p.deterministic) {
     auto* const sums =
         reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
     sums[0] = sums[1] = make_float4(0, 0, 0, 0);
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constan
   const int64_t number = row / kBlockQ;
   const auto in_block = static_cast<int>(row - number * kBlockQ);
   if (lane == 1 && in_block < kConsumers) p.turns[number * kConsumers + in_block] = 0;
-  write_note<kLanes, Element>(p, row, kBlockQ, lane);
+  write_row_stats<kLanes, Element>(p, row, kBlockQ, lane);
 }
 
 // dQ of a block of queries.
@@ -144,7 +144,7 @@ __device__ __forceinline__ void finish_block(const Params& p, int64_t number) {
   }
 }
 
-// Two blocks an SM: ptxas goes for three by itself, and spills.
+// Two blocks per SM: ptxas goes for three by itself, and spills.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kRowThreads, 2) finish_kernel(const __grid_constant__ Params p) {
   finish(

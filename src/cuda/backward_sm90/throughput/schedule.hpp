@@ -29,7 +29,7 @@ constexpr TileRange key_tiles(const BandLimits& limits, int queries, int block, 
   return attention::tile_range(limits, queries, block * block_q, (block + 1) * block_q, kBlockKeys);
 }
 
-// Block `index` of a launch: a KV head of some batch entry, and a tile of
+// Block `index` of a launch: a KV head of some sequence, and a tile of
 // it. Tiles of a head come in ascending order, which is the order of their
 // additions to dQ; under a causal mask, the first one is the longest.
 struct KeyTile {

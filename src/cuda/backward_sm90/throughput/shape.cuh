@@ -13,14 +13,14 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-template <int kConfigIndex, class Element_, bool kInTurn_, bool kOptions_ = false>
+template <int kConfigIndex, class Element_, bool kDeterministic_, bool kOptions_ = false>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  static constexpr bool kInTurn = kInTurn_;  // deterministic additions to dQ
+  static constexpr bool kDeterministic = kDeterministic_;  // deterministic additions to dQ
   static constexpr bool kOptions = kOptions_;
   // A producer that describes more of a step has no registers for its task, which is then shared.
-  static constexpr bool kSharesTask = kInTurn;
+  static constexpr bool kSharesTask = kDeterministic;
   static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, if there is a softcap
   using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
   using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
@@ -30,7 +30,7 @@ struct Shape {
   using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 2>;  // and of V
   using QTile = tile::SmemTile<kBlockQ, kConfig.head_dim, 2>;     // and of dO
   using DsTile = tile::SmemTile<kBlockQ, kBlockKeys, 2>;          // a panel per consumer
-  static constexpr uint32_t kNotesBytes = kConfig.notes_bytes();
+  static constexpr uint32_t kRowStatsBytes = kConfig.row_stats_bytes();
   static constexpr uint32_t kStagingBytes = kConfig.bulk_products * kSumsBytes;  // per warp
 
   static constexpr int kScoreProducts = kBlockQ / 8;         // accumulators of m16n8
@@ -50,7 +50,7 @@ struct Shape {
     unsigned char d_o[kStages][QTile::kBytes];
     unsigned char ds[DsTile::kBytes];
     unsigned char staging[kConsumerWarps][kStagingBytes];
-    alignas(16) float notes[kStages][2][kBlockQ];
+    alignas(16) float row_stats[kStages][2][kBlockQ];
     uint64_t kv_full;
     uint64_t q_full[kStages], q_empty[kStages], o_full[kStages], o_empty[kStages];
     uint64_t ds_full, ds_empty;
@@ -69,7 +69,7 @@ struct Shape {
   static constexpr uint32_t kK = offsetof(Shared, k), kV = offsetof(Shared, v),
                             kQ = offsetof(Shared, q), kDo = offsetof(Shared, d_o),
                             kDs = offsetof(Shared, ds), kStaging = offsetof(Shared, staging),
-                            kNotes = offsetof(Shared, notes);
+                            kRowStats = offsetof(Shared, row_stats);
   static constexpr uint32_t kKvFull = offsetof(Shared, kv_full), kQFull = offsetof(Shared, q_full),
                             kQEmpty = offsetof(Shared, q_empty), kOFull = offsetof(Shared, o_full),
                             kOEmpty = offsetof(Shared, o_empty),
@@ -175,7 +175,7 @@ struct Walk {
       : p(params),
         task(of),
         head(of.kv_head * params.group),
-        block(S::kInTurn ? of.range.end - 1 : of.range.begin) {}
+        block(S::kDeterministic ? of.range.end - 1 : of.range.begin) {}
 
   // Deterministic: blocks go from last to first, so that under a causal mask,
   // where the first tile has the most of them, all tiles begin at the same one.
@@ -184,7 +184,7 @@ struct Walk {
       block -= task.splits;
       return find_head();
     }
-    if (S::kInTurn) {
+    if (S::kDeterministic) {
       if (--block >= task.range.begin) return;
       block = task.range.end - 1;
     } else {

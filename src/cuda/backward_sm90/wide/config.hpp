@@ -1,6 +1,6 @@
 // The resource page of backward_sm90:wide: tiles, registers and shared memory.
 //
-// At head dimension 256, the sums of dK and dV of 64 keys take half of an SM's
+// At head dimension 256, the sums of dK and dV of 64 keys take half of one SM's
 // registers. The part of dQ that a block of so few keys computes is as large as its
 // inputs: adding it in memory exceeds L2's throughput. So dQ has blocks of its own,
 // which recompute S and dP: seven products instead of five, but no additions in memory.

@@ -26,7 +26,7 @@ struct KeysShared {
   unsigned char v[kTileBytes];
   unsigned char q[kStages][kTileBytes], d_o[kStages][kTileBytes];
   unsigned char exchange[kStages][kExchangeBytes];
-  alignas(16) float notes[kStages][2][kRows];
+  alignas(16) float row_stats[kStages][2][kRows];
   // Per stage: the step's first query, relative to the tile's first key, or kNoMask if all pairs are visible.
   int first[kStages];
   uint64_t k_full, v_full;
@@ -38,7 +38,7 @@ static_assert(sizeof(KeysShared) <= kKeysBytes);
 inline constexpr int kNoMask = 1 << 30;
 // Arrivals per empty stage: each thread of the consumer that reads its statistics, each warp of the other.
 inline constexpr int kEmptyArrivals = kWarpgroupThreads + kWarpgroupWarps;
-inline constexpr int kNoteBytes = 4 * kRows;
+inline constexpr int kRowStatsBytes = 4 * kRows;
 
 struct KeyTask {
   int batch, kv_head, tile;
@@ -144,14 +144,14 @@ __device__ __forceinline__ void produce_for_keys(KeysShared& smem, const Maps& m
     if (kOfKeys) {
       smem.first[stage] = task.range.needs_mask(walk.step) ? row - first_key : kNoMask;
     }
-    ptx::mbarrier_arrive_expect(full, kTileBytes + kNoteBytes);
-    const float* const notes = p.notes +
-                               (int64_t{task.batch * p.heads_q + walk.head} * p.q_blocks +
-                                first_block_of(task) + row / kBlockQ) *
-                                   (2 * kBlockQ) +
-                               row % kBlockQ + (kOfKeys ? 0 : kBlockQ);
-    ptx::bulk_load(ptx::shared_address(smem.notes[stage][kOfKeys ? 0 : 1]), notes, kNoteBytes,
-                   full);
+    ptx::mbarrier_arrive_expect(full, kTileBytes + kRowStatsBytes);
+    const float* const row_stats = p.row_stats +
+                                   (int64_t{task.batch * p.heads_q + walk.head} * p.q_blocks +
+                                    first_block_of(task) + row / kBlockQ) *
+                                       (2 * kBlockQ) +
+                                   row % kBlockQ + (kOfKeys ? 0 : kBlockQ);
+    ptx::bulk_load(ptx::shared_address(smem.row_stats[stage][kOfKeys ? 0 : 1]), row_stats,
+                   kRowStatsBytes, full);
     load_tile(ptx::shared_address(kOfKeys ? smem.q[stage] : smem.d_o[stage]),
               kOfKeys ? maps.q : maps.d_o, full, q_row_of(task) + row, walk.head, task.batch);
   }
@@ -187,9 +187,9 @@ struct KeyConsumer {
     ptx::mbarrier_wait_together(shared + barrier, parity);
   }
   // The statistics of a lane's two queries of product 0.
-  __device__ __forceinline__ uint32_t notes_at(uint32_t stage) const {
-    return shared + offsetof(KeysShared, notes) + (stage * 2 + (kWeights ? 0 : 1)) * (4 * kRows) +
-           lane_index() % 4 * 8;
+  __device__ __forceinline__ uint32_t row_stats_at(uint32_t stage) const {
+    return shared + offsetof(KeysShared, row_stats) +
+           (stage * 2 + (kWeights ? 0 : 1)) * (4 * kRows) + lane_index() % 4 * 8;
   }
   __device__ __forceinline__ uint32_t exchange_at(uint32_t stage) const {
     return shared + offsetof(KeysShared, exchange) + stage * kExchangeBytes +
@@ -228,10 +228,10 @@ struct KeyConsumer {
   }
 
   // Turns the scores in a into P, and packs w; `given`: for consumer 1, P times the softcap's slopes.
-  __device__ __forceinline__ void exponentiate_capped(uint32_t notes, Weights& given) {
+  __device__ __forceinline__ void exponentiate_capped(uint32_t row_stats, Weights& given) {
 #pragma unroll
     for (int n = 0; n < kScoreProducts; ++n) {
-      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+      const float2 lse = ptx::load_shared_x2(row_stats + 32 * n);
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         float of[2];
@@ -261,11 +261,11 @@ struct KeyConsumer {
   __device__ __forceinline__ void weigh(int number, int keys) requires kWeights {
     const uint32_t stage = number % kStages;
     mask(stage, keys);
-    const uint32_t notes = notes_at(stage);
+    const uint32_t row_stats = row_stats_at(stage);
     if constexpr (kHasOptions<P>) {
       if (p.options.cap.cap_log2 > 0) {
         Weights given;
-        exponentiate_capped(notes, given);
+        exponentiate_capped(row_stats, given);
         ptx::mbarrier_arrive(shared + kScoreEmpty + 8 * stage);
         pack<Element>(w, a);
         return give(number, given);
@@ -274,7 +274,7 @@ struct KeyConsumer {
     const float scale = p.scale_log2;
 #pragma unroll
     for (int n = 0; n < kScoreProducts; ++n) {
-      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+      const float2 lse = ptx::load_shared_x2(row_stats + 32 * n);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         a[n][e] = ptx::exp2_approx(fmaf(a[n][e], scale, e % 2 == 0 ? lse.x : lse.y));
@@ -286,7 +286,8 @@ struct KeyConsumer {
   }
   // Turns dP in a into dS.
   __device__ __forceinline__ void weigh(int number, int /*keys*/) requires(!kWeights) {
-    const uint32_t stage = number % kStages, notes = notes_at(stage), from = exchange_at(stage);
+    const uint32_t stage = number % kStages, row_stats = row_stats_at(stage),
+                   from = exchange_at(stage);
     wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));
 #pragma unroll
     for (int step = 0; step < kRows / 16; ++step) {
@@ -295,7 +296,7 @@ struct KeyConsumer {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int n = 2 * step + half;
-        const float2 delta = ptx::load_shared_x2(notes + 32 * n);
+        const float2 delta = ptx::load_shared_x2(row_stats + 32 * n);
 #pragma unroll
         for (int slot = 0; slot < 2; ++slot) {
           const float2 weight = Element::unpack(weights[2 * half + slot]);

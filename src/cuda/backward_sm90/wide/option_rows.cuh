@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/exact_options.cuh"
-#include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
+#include "cuda/backward_sm90/common/row_stats.cuh"
 #include "cuda/backward_sm90/wide/config.hpp"
 #include "cuda/backward_sm90/wide/params.hpp"
 
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kRowThreads)
   }
   const int64_t row = thread / kLanes;
   if (row >= all_rows(p)) return;
-  write_note_of_entry<kLanes, Element>(p, p.options, row, kBlockQ,
-                                       static_cast<int>(threadIdx.x % kLanes));
+  write_row_stats_of_entry<kLanes, Element>(p, p.options, row, kBlockQ,
+                                            static_cast<int>(threadIdx.x % kLanes));
 }
 
 // As end_wide_kernel. A packed batch has its zeros already.

@@ -33,7 +33,7 @@ using MapCache = host::PointerCache<Maps, 7>;
 struct Planned {
   BackwardProblem problem;
   OptionParams params;
-  int64_t notes, not_finite, sink_terms;  // where they begin in the workspace
+  int64_t row_stats, not_finite, sink_terms;  // where they begin in the workspace
   Launches launches;
 };
 
@@ -90,7 +90,7 @@ Status run(const Planned& planned, MapCache& cache, const BackwardArguments& arg
            std::span<std::byte> workspace, const launch::Launcher& launcher) {
   OptionParams params = planned.params;
   bind_row_params(params, planned.problem, args);
-  params.notes = reinterpret_cast<float*>(workspace.data() + planned.notes);
+  params.row_stats = reinterpret_cast<float*>(workspace.data() + planned.row_stats);
   params.not_finite = reinterpret_cast<uint32_t*>(workspace.data() + planned.not_finite);
   bind_options(params.options, planned.problem, args,
                reinterpret_cast<float*>(workspace.data() + planned.sink_terms));
@@ -110,7 +110,7 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   WorkspaceParts parts;
   Planned planned{.problem = problem,
                   .params = params,
-                  .notes = parts.add(product_of({rows, 2})),
+                  .row_stats = parts.add(product_of({rows, 2})),
                   .not_finite = parts.add(params.blocks()),
                   .sink_terms = parts.add(problem.d_sinks.present ? rows : 0),
                   .launches = {.begin_blocks = 0,

@@ -120,16 +120,16 @@ struct QueryConsumer {
     return static_cast<int>(group * kRows + warp_in_group() * 16 + lane_index() / 4);
   }
   template <class Task>
-  __device__ __forceinline__ void load_notes(const Task& task) {
-    const float* notes =
-        p.notes +
+  __device__ __forceinline__ void load_row_stats(const Task& task) {
+    const float* row_stats =
+        p.row_stats +
         (int64_t{task.batch * p.heads_q + task.head} * p.q_blocks + task.block) * (2 * kBlockQ) +
         own_query();
-    if constexpr (kHasOptions<P>) notes += int64_t{task.rows.first_block} * (2 * kBlockQ);
+    if constexpr (kHasOptions<P>) row_stats += int64_t{task.rows.first_block} * (2 * kBlockQ);
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      lse[slot] = notes[8 * slot];
-      delta[slot] = notes[kBlockQ + 8 * slot];
+      lse[slot] = row_stats[8 * slot];
+      delta[slot] = row_stats[kBlockQ + 8 * slot];
     }
   }
 
@@ -259,7 +259,7 @@ __device__ __forceinline__ void consume_queries(const Maps& maps, const P& p, ui
   {
     const auto& task = own_query_task(p, index);
     if (!task.range.empty()) {
-      c.load_notes(task);
+      c.load_row_stats(task);
       c.run(task.range, task.block * kBlockQ);
       if (!all_finite(c.dq)) atomicExch(p.not_finite + index, 1U);
     }

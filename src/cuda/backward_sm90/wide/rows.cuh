@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/exact.cuh"
-#include "cuda/backward_sm90/common/notes_of_rows.cuh"
+#include "cuda/backward_sm90/common/row_stats.cuh"
 #include "cuda/backward_sm90/wide/config.hpp"
 #include "cuda/backward_sm90/wide/params.hpp"
 
@@ -16,7 +16,7 @@ constexpr int64_t all_rows(const Params& p) {
   return int64_t{p.batch} * p.heads_q * p.q_blocks * kBlockQ;
 }
 
-// The notes of queries, a warp each, and zeros in the marks.
+// The row statistics of queries, a warp each, and zeros in the marks.
 template <class Element>
 __global__ void __launch_bounds__(kRowThreads) begin_wide_kernel(const __grid_constant__ Params p) {
   const int64_t thread = int64_t{blockIdx.x} * kRowThreads + threadIdx.x;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kRowThreads) begin_wide_kernel(const __grid_co
   }
   const int64_t row = thread / kLanes;
   if (row >= all_rows(p)) return;
-  write_note<kLanes, Element>(p, row, kBlockQ, static_cast<int>(threadIdx.x % kLanes));
+  write_row_stats<kLanes, Element>(p, row, kBlockQ, static_cast<int>(threadIdx.x % kLanes));
 }
 
 // A block for each block of the launch before, which does something where that left its mark.

@@ -19,7 +19,7 @@ namespace flashcore::cuda::convert::append {
 using attention::CachedKey;
 
 struct Place {
-  int batch, row;  // row: of the entry, or of the packed tensor
+  int batch, row;  // row: of the sequence, or of the packed tensor
 };
 
 // The threads that have a row.
@@ -272,10 +272,10 @@ __global__ void __launch_bounds__(kThreads, kWork == Work::moves      ? 4
   constexpr bool kTurns = kWork != Work::moves && kWork != Work::converts;
   const Rotation& rotation = p.rotation;
   const auto thread = static_cast<int>(threadIdx.x);
-  const int number = thread / p.threads_a_row, rows_a_block = kThreads / p.threads_a_row;
-  const Team team{thread - number * p.threads_a_row, p.threads_a_row};
+  const int number = thread / p.threads_per_row, rows_per_block = kThreads / p.threads_per_row;
+  const Team team{thread - number * p.threads_per_row, p.threads_per_row};
   auto* const angles = reinterpret_cast<float2*>(ptx::dynamic_shared()) + number * rotation.pairs;
-  const int64_t own = int64_t{blockIdx.x} * rows_a_block + number;
+  const int64_t own = int64_t{blockIdx.x} * rows_per_block + number;
   const bool exists = own < p.rows;
   const Place place = find_place(p, static_cast<int>(exists ? own : 0));
   const NewRow row = find_new_row(p, p.cache, place.batch, place.row);
@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(kThreads, kWork == Work::moves      ? 4
   if (fits) {
     const CachedKey key = attention::find_cached_key(p.cache, row.entry, place.batch, row.key,
                                                      [](const int32_t* page) { return *page; });
-    stored = !key.off_the_table;
+    stored = !key.page_out_of_range;
     if (stored) {
       if constexpr (kTurns) {
         append_row<kCount, kWork != Work::turns>(p, team, place, key, angles);

@@ -36,13 +36,13 @@ struct Params : attention::decode::Params {
   int query_heads;
   ElementType type, k_type, v_type;  // of the new rows; of K and V in the cache
   Rotation rotation;
-  int64_t rows;       // new ones, of all entries
-  int threads_a_row;  // kThreads, or 32
+  int64_t rows;         // new ones, of all sequences
+  int threads_per_row;  // kThreads, or 32
   Work work;
 };
 
 inline constexpr int kThreads = 256;
 // What a block keeps of a row: a cosine and a sine for each pair.
-inline constexpr int kMostPairs = 4096, kMostPairsOfAWarp = kMostPairs / (kThreads / 32);
+inline constexpr int kMostPairs = 4096, kMostPairsPerWarp = kMostPairs / (kThreads / 32);
 
 }  // namespace flashcore::cuda::convert::append

@@ -77,12 +77,13 @@ Status launch_all(const launch::Launcher& launcher, Params params, bool v_transp
   if (v_transposed) {
     const auto blocks = static_cast<unsigned int>(params.rows);
     FLASHCORE_RETURN_IF_ERROR(
-        launcher.launch(kFamily, "columns", {.blocks = dim3(blocks)}, params));
+        launcher.launch(kFamily, "v_transposed", {.blocks = dim3(blocks)}, params));
     params.head_dim_v = 0;
   }
-  const int rows_a_block = kThreads / params.threads_a_row;
-  const auto blocks = static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block);
-  const size_t angles = static_cast<size_t>(rows_a_block) *
+  const int rows_per_block = kThreads / params.threads_per_row;
+  const auto blocks =
+      static_cast<unsigned int>((params.rows + rows_per_block - 1) / rows_per_block);
+  const size_t angles = static_cast<size_t>(rows_per_block) *
                         static_cast<size_t>(params.rotation.pairs) * 2 * sizeof(float);
   return launcher.launch(
       kFamily, kWorks[static_cast<int>(params.work)],
@@ -130,8 +131,8 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   params.rotation = rotation_of(problem, args);
   params.rows = new_row_count(p);
   const bool fills_with_warps = params.rows >= int64_t{32} * device.multiprocessors &&
-                                params.rotation.pairs <= kMostPairsOfAWarp;
-  params.threads_a_row = fills_with_warps ? 32 : kThreads;
+                                params.rotation.pairs <= kMostPairsPerWarp;
+  params.threads_per_row = fills_with_warps ? 32 : kThreads;
   params.work = work_of(params, in_chunks(problem, args, params.chunks));
   return launch_all(launch::Launcher(kName, device.device.index, stream), params, p.v_transposed);
 }

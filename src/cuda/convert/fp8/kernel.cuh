@@ -39,7 +39,7 @@ __device__ __forceinline__ Place find_place(const Rows& rows, uint32_t number) {
           static_cast<int>(rows.heads_inner ? out : in)};
 }
 
-// The entry that a row belongs to, and which of its rows it is. Packed rows search for it, whatever is in
+// The sequence that a row belongs to, and which of its rows it is. Packed rows search for it, whatever is in
 // memory.
 __device__ __forceinline__ Place in_entry(const attention::ForwardParams& p, const Place& place,
                                           bool is_q) {
@@ -90,7 +90,7 @@ __device__ __forceinline__ Place of_keys(const Place& owner, const attention::Di
   return {owner.batch, static_cast<int>(by_group.divide(static_cast<uint32_t>(owner.head))), 0};
 }
 
-// Rows in use of an entry; packed: all.
+// Rows in use of a sequence; packed: all.
 __device__ __forceinline__ int rows_in_use(const attention::ForwardParams& p, int batch,
                                            bool is_q) {
   const attention::EntryVector& lengths = is_q ? p.seqlens_q : p.seqlens_kv;
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const unsigned int block = blockIdx.x - (which == 0 ? 0 : p.first_blocks[which - 1]);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % in.rows.lanes;
   const int together = kThreads / in.rows.lanes;
-  const uint32_t first = block * static_cast<uint32_t>(in.rows.a_block()) +
+  const uint32_t first = block * static_cast<uint32_t>(in.rows.rows_per_block()) +
                          static_cast<uint32_t>(thread / in.rows.lanes);
   for (int column = kChunk * lane; column < in.pitch; column += kChunk * in.rows.lanes) {
     ReadRow rows[kDepth];
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     convert_outputs_kernel(const __grid_constant__ OutputParams p) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % p.rows.lanes;
   const int together = kThreads / p.rows.lanes;
-  const uint32_t first = blockIdx.x * static_cast<uint32_t>(p.rows.a_block()) +
+  const uint32_t first = blockIdx.x * static_cast<uint32_t>(p.rows.rows_per_block()) +
                          static_cast<uint32_t>(thread / p.rows.lanes);
 #pragma unroll
   for (int i = 0; i < kDepth; ++i) {

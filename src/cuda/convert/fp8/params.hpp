@@ -19,7 +19,7 @@ inline constexpr int kDepth = 4;  // rows that a thread loads before it stores o
 // are set to 0, since a NaN left in memory would make the kernel recompute rows.
 inline constexpr int kTileRows = 256;
 
-// The rows of all batch entries and heads, in the workspace's order:
+// The rows of all sequences and heads, in the workspace's order:
 // heads innermost if they are adjacent in the caller's tensor as well.
 struct Rows {
   uint32_t count = 0, inner = 1, outer = 1;
@@ -27,20 +27,20 @@ struct Rows {
   bool heads_inner = false;
   int lanes = 1;  // adjacent threads per row, 1 to 32
 
-  constexpr int a_block() const { return kThreads / lanes * kDepth; }
+  constexpr int rows_per_block() const { return kThreads / lanes * kDepth; }
   constexpr unsigned int blocks() const {
-    const auto each = static_cast<uint32_t>(a_block());
+    const auto each = static_cast<uint32_t>(rows_per_block());
     return count / each + (count % each != 0 ? 1 : 0);
   }
 };
 
-// One scale per batch entry, head and block of rows; null: 1.
+// One scale per sequence, head and block of rows; null: 1.
 struct Scales {
   const float* data = nullptr;
   int64_t batch = 0, head = 0, block = 0;
   attention::Divisor by_block{};
   int blocks = 1;
-  bool by_entry = false;  // differs between batch entries, which packed rows must look up
+  bool by_entry = false;  // differs between sequences, which packed rows must look up
 };
 
 // Scale exponents that f16 cannot hold. K and V are multiplied only by the fraction of their scale, 1 to
@@ -92,7 +92,7 @@ struct OutputParams : attention::ForwardParams {
   bool whole_chunks;
   Scales scales;
   Largest largest;
-  bool by_entry;  // scales or largest values differ between batch entries
+  bool by_entry;  // scales or largest values differ between sequences
 };
 
 }  // namespace flashcore::cuda::convert::fp8

@@ -293,7 +293,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 Variant variant(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .by_name_because = "numbers past f16 are not the operator's",
+          .not_automatic_reason = "numbers past f16 are not the operator's",
           .sources = kFamily,
           .targets = build::targets::convert,
           .supports = but_not(supports(),

@@ -15,7 +15,7 @@ namespace {
 
 std::string refuse_sizes(const ForwardProblem& p) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  // Each entry has a largest value, also one without rows.
+  // Each sequence has a largest value, also one without rows.
   const int64_t rows_q = p.packed ? std::max(p.total_q, p.batch)
                                   : product_of({p.batch, std::max<int64_t>(p.seqlen_q, 1)});
   const int64_t rows_kv = p.packed ? p.total_kv : product_of({p.batch, p.seqlen_kv});

@@ -10,7 +10,7 @@ namespace flashcore::cuda::convert::merge {
 
 inline constexpr int kThreads = 256, kWarpRows = 32;
 
-// A row: a query of a head of a batch entry.
+// A row: a query of a head of a sequence.
 struct Stride {
   int64_t batch, head, row;
 };

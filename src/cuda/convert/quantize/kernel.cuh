@@ -50,7 +50,7 @@ __device__ __forceinline__ Entry find_entry(const Params& p, int32_t batch) {
   return entry;
 }
 
-// Rows [first, end) of an entry and head.
+// Rows [first, end) of a sequence and head.
 struct Tile {
   int32_t batch = 0, head = 0, first = 0, end = 0;
   Entry entry;
@@ -62,8 +62,8 @@ __device__ __forceinline__ Tile find_tile(const Params& p) {
   const uint32_t head = blockIdx.x % heads, rest = blockIdx.x / heads;
   const auto tile = static_cast<int32_t>(rest % tiles);
   Tile out{static_cast<int32_t>(rest / tiles), static_cast<int32_t>(head), 0, 0, {}};
-  const int64_t span = int64_t{tile / p.tiles_a_span} * p.span;
-  const int64_t first = span + int64_t{tile % p.tiles_a_span} * p.tile_rows;
+  const int64_t span = int64_t{tile / p.tiles_per_span} * p.span;
+  const int64_t first = span + int64_t{tile % p.tiles_per_span} * p.tile_rows;
   int64_t end = first + p.tile_rows;
   if (end > span + p.span) end = span + p.span;
   if (end > p.rows) end = p.rows;

@@ -37,7 +37,7 @@ struct Params {
   int32_t scale_batches = 0, scale_heads = 0, scale_blocks = 0;
   int32_t block = 1;  // rows per scale, at most all
   attention::Divisor by_block{};
-  int32_t span = 1, tile_rows = 1, tiles_a_span = 1, tiles = 0;  // `tiles`: per sequence
+  int32_t span = 1, tile_rows = 1, tiles_per_span = 1, tiles = 0;  // `tiles`: per sequence
   Input input = Input::f32;
   bool e5m2 = false;
   bool whole_chunks = false;  // rows of x and out are aligned chunks of eight elements

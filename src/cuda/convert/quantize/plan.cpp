@@ -56,7 +56,7 @@ Params params_of(const QuantizeProblem& p, const QuantizeArguments& args, const 
   out.by_block = attention::divisor(static_cast<uint32_t>(cut.block));
   out.span = narrow(cut.span);
   out.tile_rows = narrow(cut.tile_rows);
-  out.tiles_a_span = narrow(cut.tiles_a_span);
+  out.tiles_per_span = narrow(cut.tiles_per_span);
   out.tiles = narrow(cut.tiles);
   out.input = p.dtype == DType::f32 ? Input::f32 : p.dtype == DType::f16 ? Input::f16 : Input::bf16;
   out.e5m2 = p.out_dtype == DType::f8e5m2;

@@ -14,7 +14,7 @@ constexpr int64_t kMostRows = int64_t{1} << 30;          // counted in 32 bits, 
 constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a launch
 constexpr int64_t kMostGroups = 256;                     // of a tile
 // A tile that is read twice stays in the first-level cache.
-constexpr int64_t kElementsATile = 16384;
+constexpr int64_t kElementsPerTile = 16384;
 constexpr int64_t kLargestTile = 65536;
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -24,19 +24,19 @@ constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Cut cut_of(const QuantizeProblem& p) {
   Cut cut;
   cut.block = std::max<int64_t>(1, p.scale_blocks > 1 ? std::min(p.scale_block, p.rows) : p.rows);
-  const int64_t rows_a_tile =
-      std::clamp<int64_t>(kElementsATile / std::max<int64_t>(p.head_dim, 1), 1, kMostGroups);
+  const int64_t rows_per_tile =
+      std::clamp<int64_t>(kElementsPerTile / std::max<int64_t>(p.head_dim, 1), 1, kMostGroups);
   const bool has_own_scales = p.scale_batches == p.batch && p.scale_heads == p.heads;
   cut.in_tiles = has_own_scales && cut.block * p.head_dim <= kLargestTile;
   if (cut.in_tiles) {
-    cut.tile_rows = std::max(cut.block, rows_a_tile / cut.block * cut.block);
+    cut.tile_rows = std::max(cut.block, rows_per_tile / cut.block * cut.block);
     cut.span = cut.tile_rows;
   } else {
-    cut.tile_rows = rows_a_tile;
+    cut.tile_rows = rows_per_tile;
     cut.span = cut.block;
   }
-  cut.tiles_a_span = divide_up(cut.span, cut.tile_rows);
-  if (p.head_dim > 0) cut.tiles = divide_up(p.rows, cut.span) * cut.tiles_a_span;
+  cut.tiles_per_span = divide_up(cut.span, cut.tile_rows);
+  if (p.head_dim > 0) cut.tiles = divide_up(p.rows, cut.span) * cut.tiles_per_span;
   return cut;
 }
 

@@ -13,7 +13,7 @@ namespace flashcore::cuda::convert::quantize {
 struct Cut {
   bool in_tiles = false;  // groups are inside tiles: one launch
   int64_t block = 1;      // rows per scale
-  int64_t span = 1, tile_rows = 1, tiles_a_span = 1, tiles = 0;
+  int64_t span = 1, tile_rows = 1, tiles_per_span = 1, tiles = 0;
 };
 Cut cut_of(const QuantizeProblem& p);
 

@@ -48,7 +48,7 @@ __device__ __forceinline__ int output_column(int n, int e, int lane) {
 
 // A warp's accumulators: a lane's two rows (lane / 4 and + 8).
 template <Config kConfig>
-struct Found {
+struct Accumulators {
   float o[kConfig.warp_columns() / 8][4];
   float largest[2], sum[2];
   float unit;  // of o: a power of two, from the scales of V
@@ -100,7 +100,7 @@ struct Warp {
   const Ring<kConfig>& ring;
   int lane;
 
-  __device__ void begin(Found<kConfig>& w) {
+  __device__ void begin(Accumulators<kConfig>& w) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       w.largest[slot] = kNoKey;
@@ -127,8 +127,8 @@ struct Warp {
   }
 
   // Processes the tile in a stage; `key`: its first key.
-  __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, const Pairs& pairs, int stage,
-                       int key) const {
+  __device__ void process_tile(Accumulators<kConfig>& w, const Query<kConfig>& q,
+                               const Pairs& pairs, int stage, int key) const {
     Scores s;
     products(s, q, ring.k_tile(stage));
     scale_scores(s, pairs, stage, key);
@@ -144,7 +144,7 @@ struct Warp {
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
       const bool clean = outputs<true>(w, s, ring.v_tile(stage));
-      if (!clean) add_what_is_not_finite(w, pairs, stage, key);
+      if (!clean) add_not_finite(w, pairs, stage, key);
     } else {
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
@@ -285,7 +285,7 @@ struct Warp {
   }
 
   // s = e^(s - largest); rescales sums and outputs when the largest score grows.
-  __device__ void softmax(Found<kConfig>& w, Scores& s) const {
+  __device__ void softmax(Accumulators<kConfig>& w, Scores& s) const {
     float rescale[2], reference[2];
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
@@ -311,7 +311,7 @@ struct Warp {
   }
 
   // Multiplies probabilities by the scales of values, in units that fit 16 bits.
-  __device__ void scale_values(Found<kConfig>& w, Scores& s, int stage) const {
+  __device__ void scale_values(Accumulators<kConfig>& w, Scores& s, int stage) const {
     if (p.v_scale.data == nullptr) return;
     const float* const scales = ring.v_scales(stage);
     float largest = fabsf(scales[lane % kKeys]);
@@ -346,7 +346,8 @@ struct Warp {
 
   // O += P V. kGuarded: skips values that are not finite; returns false if there were any.
   template <bool kGuarded>
-  __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
+  __device__ bool outputs(Accumulators<kConfig>& w, const Scores& s,
+                          const unsigned char* tile) const {
     constexpr int kWarpBytes = OfV::kBytes / kConfig.column_warps;  // whole panels
     const uint32_t v = ptx::shared_address(tile) +
                        static_cast<uint32_t>(this_member<kConfig>() * kWarpBytes) +
@@ -392,8 +393,8 @@ struct Warp {
 
   // Adds the values that outputs() skipped, for the rows that see
   // them: their weight is not 0, so its value does not matter.
-  __device__ void add_what_is_not_finite(Found<kConfig>& w, const Pairs& pairs, int stage,
-                                         int first_key) const {
+  __device__ void add_not_finite(Accumulators<kConfig>& w, const Pairs& pairs, int stage,
+                                 int first_key) const {
     const attention::ColumnRange seen[2] = {seen_of(0, first_key), seen_of(1, first_key)};
     const uint32_t allowed[2] = {allowed_of(0, pairs, first_key), allowed_of(1, pairs, first_key)};
 #pragma unroll 1

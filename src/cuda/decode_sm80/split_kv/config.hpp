@@ -10,7 +10,7 @@
 //   shared memory   | Q in fragments | ring 0: K V stage 0 | K V stage 1 | ring 1: ... | scales |
 //                                    | at the end of a unit: O of each ring, in fp32 ... |
 //
-// 64 KB of keys in flight a block, and two blocks on an SM where it has the memory: what an H200
+// 64 KB of keys in flight per block, and two blocks per SM where it has the memory: what an H200
 // needs to read at full speed (docs/decode.md).
 #pragma once
 
@@ -181,9 +181,9 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_byte
   return -1;
 }
 
-// Returns the blocks per SM: an SM has hardly more shared memory than a block may have.
-constexpr int blocks_on_sm(const Config& c, int64_t shared_memory_a_block) {
-  const int64_t fit = shared_memory_a_block / (c.smem_bytes() + kReservedSharedMemory);
+// Returns the blocks per SM: one SM has hardly more shared memory than a block may have.
+constexpr int blocks_per_sm(const Config& c, int64_t shared_memory_per_block) {
+  const int64_t fit = shared_memory_per_block / (c.smem_bytes() + kReservedSharedMemory);
   return fit < 1 ? 1 : fit < c.blocks_per_sm ? static_cast<int>(fit) : c.blocks_per_sm;
 }
 

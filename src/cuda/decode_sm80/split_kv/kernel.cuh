@@ -47,7 +47,7 @@ __device__ __forceinline__ void load_query(const Params& p, const Unit& unit, ui
 // Processes a warp's tiles of a unit.
 template <Config kConfig, class Element>
 __device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& unit,
-                                       Found<kConfig>& found, uint4* fragments,
+                                       Accumulators<kConfig>& sums, uint4* fragments,
                                        const Ring<kConfig>& ring) {
   constexpr int kStep = kConfig.rings() * kConfig.tile_keys;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& u
   load_query<kConfig>(p, unit, fragments);
   Place next = ring.find(first + kConfig.stages * kStep);
   Warp<kConfig, Element> math{p, unit, ring, lane};
-  math.begin(found);
+  math.begin(sums);
   Query<kConfig> query{fragments, {}};
   __syncthreads();  // Q is there
   query.hold(lane);
@@ -76,7 +76,7 @@ __device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& u
     math.read_pairs(pairs, key);
     ptx::cp_async_wait<kConfig.stages - 1>();
     ring.meet();
-    math.step(found, query, pairs, stage, key);
+    math.process_tile(sums, query, pairs, stage, key);
     ring.meet();  // the stage has been read
     ring.load(stage, key + kConfig.stages * kStep, next);
     next = ring.find(key + (kConfig.stages + 1) * kStep);
@@ -99,18 +99,18 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
 
   Walk<kConfig.threads()> walk(p);
   const Unit& unit = this_unit();
-  while (walk.take()) {
-    Found<kConfig> found;
+  while (walk.find_next()) {
+    Accumulators<kConfig> sums;
     const Ring<kConfig> ring{p, unit, rings + number * kConfig.ring_bytes(),
                              scales + number * 2 * kConfig.stages * kConfig.tile_keys, lane};
-    attend<kConfig, Element>(p, unit, found, reinterpret_cast<uint4*>(shared), ring);
+    attend<kConfig, Element>(p, unit, sums, reinterpret_cast<uint4*>(shared), ring);
     __syncthreads();  // all rings have been read
-    leave_outputs<kConfig>(found, outputs + number * kTileRows * kConfig.head_dim_v, lane);
+    store_warp<kConfig>(sums, outputs + number * kTileRows * kConfig.head_dim_v, lane);
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      const float sum = attention::quad_sum(found.sum[slot]);
+      const float sum = attention::quad_sum(sums.sum[slot]);
       if (lane % 4 != 0 || this_member<kConfig>() != 0) continue;
-      rows.largest[number][lane / 4 + 8 * slot] = found.largest[slot];
+      rows.largest[number][lane / 4 + 8 * slot] = sums.largest[slot];
       rows.sum[number][lane / 4 + 8 * slot] = sum;
     }
     __syncthreads();

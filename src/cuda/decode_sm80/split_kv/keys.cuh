@@ -43,7 +43,7 @@ template <Config kConfig>
 struct Ring {
   static constexpr bool kShared = kConfig.column_warps > 1;
   static constexpr int kTileKeys = kConfig.tile_keys;
-  static constexpr int kElementsAChunk = 16 / kConfig.kv_bytes;
+  static constexpr int kElementsPerChunk = 16 / kConfig.kv_bytes;
 
   const Params& p;
   const Unit& unit;
@@ -115,7 +115,7 @@ struct Ring {
     using Tile = KTile<kConfig>;  // also V's
     constexpr int kRowsAtOnce = 32 / Tile::kRowChunks;
     const int chunk = lane % Tile::kRowChunks, lane_row = lane / Tile::kRowChunks;
-    const int column = chunk * kElementsAChunk;
+    const int column = chunk * kElementsPerChunk;
     const bool in_k = column < p.head_dim_qk, in_v = column < p.head_dim_v;
 #pragma unroll
     for (int i = 0; i < kTileKeys; i += kRowsAtOnce) {
@@ -137,7 +137,7 @@ struct Ring {
     for (int i = 0; i < kTileKeys * Tile::kRowChunks / 32; i += kConfig.column_warps) {
       const int piece = 32 * (i + this_member<kConfig>()) + lane;
       const int row = piece / Tile::kRowChunks, chunk = piece % Tile::kRowChunks;
-      const int column = chunk * kElementsAChunk;
+      const int column = chunk * kElementsPerChunk;
       const int64_t at = __shfl_sync(0xffffffffU, static_cast<long long>(place), row) + column;
       copy_chunk(tile + Tile::chunk_offset(row, chunk), data, at,
                  first + row < unit.end && column < head_dim);

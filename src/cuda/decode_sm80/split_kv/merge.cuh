@@ -19,7 +19,7 @@ using attention::decode::weight_of;
 
 // Writes a warp's outputs to `o`, the ring's 16 rows of V's head dimension.
 template <Config kConfig>
-__device__ __forceinline__ void leave_outputs(const Found<kConfig>& w, float* o, int lane) {
+__device__ __forceinline__ void store_warp(const Accumulators<kConfig>& w, float* o, int lane) {
 #pragma unroll
   for (int n = 0; n < kConfig.warp_columns() / 8; ++n) {
 #pragma unroll

@@ -25,7 +25,7 @@ using attention::decode::kGranule, attention::decode::divide_up;
 inline constexpr int kMostOwnParts = 32;      // per sequence, batch invariant
 inline constexpr int kFewestOwnGranules = 2;  // per part, batch invariant
 inline constexpr int kLongUnit = 8;           // granules: up to this, a block gets one unit, ...
-inline constexpr int kUnitsABlock = 4;        // ... beyond it this many, for balance
+inline constexpr int kUnitsPerBlock = 4;      // ... beyond it this many, for balance
 
 // Limit of units per launch: those of a window of sequences can be counted in 32 bits.
 inline constexpr int64_t kMostUnits = 1 << 23;
@@ -49,7 +49,7 @@ constexpr EntryWork work_of(const attention::Entry& entry, const Band& band, int
 constexpr int unit_granules(int64_t total, int blocks) {
   const int64_t one = divide_up(total, blocks);
   if (one <= kLongUnit) return one < 1 ? 1 : static_cast<int>(one);
-  return static_cast<int>(std::max<int64_t>(kLongUnit, divide_up(one, kUnitsABlock)));
+  return static_cast<int>(std::max<int64_t>(kLongUnit, divide_up(one, kUnitsPerBlock)));
 }
 
 struct Parts {
@@ -84,7 +84,7 @@ constexpr int64_t most_units(int64_t items, int64_t seqlen_kv, int64_t blocks,
   }
   // The last part of each item, and the parts that the others share.
   return std::min(product_of({items, std::max<int64_t>(granules, 1)}),
-                  sum_of({items, kUnitsABlock * blocks}));
+                  sum_of({items, kUnitsPerBlock * blocks}));
 }
 
 // Returns an upper bound of (sequence, head, tile of rows).

@@ -44,7 +44,7 @@ int config_index(const ForwardProblem& p) {
 int64_t block_count(const ForwardProblem& p, const DeviceInfo& device) {
   const Config& config = kConfigs[static_cast<size_t>(config_index(p))];
   return std::max<int64_t>(
-      1, int64_t{device.multiprocessors} * blocks_on_sm(config, device.shared_memory_a_block));
+      1, int64_t{device.multiprocessors} * blocks_per_sm(config, device.shared_memory_per_block));
 }
 
 int64_t unit_count(const ForwardProblem& p, const PlanContext& context) {

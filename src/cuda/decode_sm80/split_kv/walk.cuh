@@ -49,7 +49,7 @@ class Walk {
 
   // Advances to the block's next unit; returns false if there is
   // none. All threads call it, after they have read the unit before.
-  __device__ bool take() {
+  __device__ bool find_next() {
     // Invalid lengths of packed queries may ask for more units than there is room for.
     if (next_ >= p_.most_units) return false;
     while (next_ >= before_ + units_) {

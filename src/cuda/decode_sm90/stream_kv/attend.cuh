@@ -75,10 +75,10 @@ __device__ __forceinline__ float row_sum(float x) {
 
 // A warp's accumulators: a lane's two rows in each tile of rows.
 template <Config kConfig>
-struct Found {
+struct Accumulators {
   float o[kConfig.head_dim / 16][kConfig.row_tiles][4];
   float reference[kConfig.row_tiles][2], sum[kConfig.row_tiles][2];
-  float rounded[kConfig.row_tiles][2];  // sum of rounded probabilities: see leave()
+  float rounded[kConfig.row_tiles][2];  // sum of rounded probabilities: see finish()
   float unit;                           // of o: a power of two, from the scales of V
 };
 
@@ -125,7 +125,7 @@ struct Warp {
     }
   }
 
-  __device__ void begin(Found<kConfig>& w) const {
+  __device__ void begin(Accumulators<kConfig>& w) const {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -143,13 +143,14 @@ struct Warp {
   }
 
   // Processes the tile in a stage; `key`: its first key.
-  __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, int stage, int key) const {
+  __device__ void process_tile(Accumulators<kConfig>& w, const Query<kConfig>& q, int stage,
+                               int key) const {
 #pragma unroll 1
     for (int i = 0; i < kConfig.tile_keys / kKeys; ++i) {
       const Keys keys{stages.k_tile(stage) + i * kKeysBytes, stages.v_tile(stage) + i * kKeysBytes,
                       stages.k_scales(stage) + i * kKeys, stages.v_scales(stage) + i * kKeys,
                       key + i * kKeys};
-      take(w, q, keys);
+      process_keys(w, q, keys);
     }
   }
 
@@ -210,7 +211,8 @@ struct Warp {
     int first;
   };
 
-  __device__ void take(Found<kConfig>& w, const Query<kConfig>& q, const Keys& keys) const {
+  __device__ void process_keys(Accumulators<kConfig>& w, const Query<kConfig>& q,
+                               const Keys& keys) const {
     Scores s;
     products(s, q, keys.k);
     scale_scores(s, q, keys);
@@ -220,7 +222,7 @@ struct Warp {
       if constexpr (kFp8) scale_values(w, s, keys.v_scales);
       const bool clean = outputs<true>(w, s, keys.v);
       if (!clean) [[unlikely]]
-        add_what_is_not_finite(w, keys);
+        add_not_finite(w, keys);
     } else {
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, keys.v_scales);
@@ -372,7 +374,7 @@ struct Warp {
   }
 
   // s = e^(s - reference); rescales sums and outputs when the reference is raised.
-  __device__ void softmax(Found<kConfig>& w, Scores& s) const {
+  __device__ void softmax(Accumulators<kConfig>& w, Scores& s) const {
     float most[kTiles][2];
     bool passed = false;
 #pragma unroll
@@ -421,7 +423,7 @@ struct Warp {
   __device__ static float finite(float reference) { return reference == kNoKey ? 0 : reference; }
 
   // Multiplies probabilities by the scales of values, in units that fit 16 bits.
-  __device__ void scale_values(Found<kConfig>& w, Scores& s, const float* scales) const {
+  __device__ void scale_values(Accumulators<kConfig>& w, Scores& s, const float* scales) const {
     if (p.v_scale.data == nullptr) return;
     float largest = fabsf(scales[lane % kKeys]);
     if (__any_sync(0xffffffffU, largest >= 2 * w.unit)) {
@@ -458,7 +460,8 @@ struct Warp {
 
   // O^T += V^T P^T. kGuarded: skips values that are not finite; returns false if there were any.
   template <bool kGuarded>
-  __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
+  __device__ bool outputs(Accumulators<kConfig>& w, const Scores& s,
+                          const unsigned char* tile) const {
     const uint32_t v = kFp8 ? keys_first(tile) : chunks_first(tile);
     bool finite_values = true;
     uint32_t b[kTiles][2], rest[kTiles][2] = {};
@@ -513,7 +516,7 @@ struct Warp {
 
   // Adds the values that outputs() skipped, for the rows that see
   // them: their weight is not 0, so its value does not matter.
-  __device__ void add_what_is_not_finite(Found<kConfig>& w, const Keys& keys) const {
+  __device__ void add_not_finite(Accumulators<kConfig>& w, const Keys& keys) const {
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       const int here =

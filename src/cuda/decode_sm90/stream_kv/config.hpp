@@ -8,7 +8,7 @@
 //
 //   shared memory   | warp 0: K V stage 0 | K V stage 1 | warp 1: ... | scales | O of each warp |
 //
-// 128 KB of keys in flight an SM: an H200 reads at its full speed from 64 KB on, and more only
+// 128 KB of keys in flight per SM: an H200 reads at its full speed from 64 KB on, and more only
 // delays what else is read (docs/decode.md).
 #pragma once
 

@@ -17,8 +17,8 @@ struct WarpRows {
 // Writes a warp's outputs to `o`, the tile's rows. If products take rounded probabilities, values are weighted
 // relative to the rounded sum: a single key has all of the weight, however its probability is rounded.
 template <Config kConfig, bool kSumsRounded>
-__device__ __forceinline__ void leave(const Found<kConfig>& w, float* o, WarpRows<kConfig>& rows,
-                                      int warp, int lane) {
+__device__ __forceinline__ void finish(const Accumulators<kConfig>& w, float* o,
+                                       WarpRows<kConfig>& rows, int warp, int lane) {
 #pragma unroll
   for (int tile = 0; tile < kConfig.row_tiles; ++tile) {
     float unit[2];

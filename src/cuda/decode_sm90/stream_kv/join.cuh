@@ -52,7 +52,7 @@ __device__ Job find_job(const Params& p, int index, int tile_shift, int lane) {
     if (from + lane < p.batch) {
       known = p.plain ? look_up<true>(p, from + lane) : look_up<false>(p, from + lane);
     }
-    const int own = places_of(p, known) * p.heads_kv, sum = sum_of_lanes(own, lane);
+    const int own = cost_of(p, known) * p.heads_kv, sum = sum_of_lanes(own, lane);
     const int source = batch - from;
     const int first_there = of_lane(total + sum - own, source),
               granules_there = of_lane(known.seen.granules(), source);
@@ -67,9 +67,9 @@ __device__ Job find_job(const Params& p, int index, int tile_shift, int lane) {
     total += of_lane(sum, 31);
   }
   if (batch >= p.batch || query >= entry.rows_q) return {{}, 1, 0, {}};
-  const int before = first + kv_head * item_places(granules, p.item_end);
+  const int before = first + kv_head * item_cost(granules, p.item_end);
   if (query >= entry.len_q) granules = 0;
-  const int each = p.own_parts > 0 ? own_part(granules) : share_places(p, total);
+  const int each = p.own_parts > 0 ? own_part(granules) : share_cost(p, total);
   const Cut cut{before, granules, item, each, p.own_parts};
   const int tile = of_head >> tile_shift, in_tile = of_head - (tile << tile_shift);
   return {{batch, kv_head * p.group + of_head - query * p.group, query, entry},

@@ -44,21 +44,21 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
   stages.begin(p, lane);
   ptx::wait_for_earlier_grids();
   ptx::start_next_grid();  // that grid reads only results of earlier grids before it waits
-  Line& line = this_line();
-  count_places(p, line);
-  const Walk<kConfig.rows()> walk(p, line);
+  WorkList& list = this_work_list();
+  sum_costs(p, list);
+  const Walk<kConfig.rows()> walk(p, list);
   if (warp == 0) walk.begin(lane);
 
   Query<kConfig> query;
-  Producer<kConfig> producer(p, maps, stages, line, warp, lane);
+  Producer<kConfig> producer(p, maps, stages, list, warp, lane);
   int stage = 0;
   uint32_t parity = 0;
   // Round n: unit n is found, so that copies can continue into it, and unit n - 1 is computed.
 #pragma unroll 1
   for (int n = 0;; ++n) {
-    if (warp == 0) walk.take(n, lane);
+    if (warp == 0) walk.find_next(n, lane);
     __syncthreads();  // unit n is found, and the outputs before have been read
-    const Unit& next = line.unit(n);
+    const Unit& next = list.unit(n);
     const bool more = next.rows > 0;
     if (n == 0) {
       if (!more) return;
@@ -67,16 +67,16 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
       producer.begin();
       continue;
     }
-    const Unit& unit = line.unit(n - 1);
+    const Unit& unit = list.unit(n - 1);
     const Warp<kConfig, Element> math{p, unit, stages, lane};
-    Found<kConfig> found;
-    math.begin(found);
+    Accumulators<kConfig> sums;
+    math.begin(sums);
 #pragma unroll 1
     for (int key = first_key<kConfig>(p, unit, warp), end = unit.end;; key += kStep<kConfig>) {
       producer.fill(more ? n : n - 1);
       if (key >= end) break;
       ptx::mbarrier_wait_together(stages.barrier(stage), parity);
-      math.step(found, query, stage, key);
+      math.process_tile(sums, query, stage, key);
       __syncwarp();  // the stage has been read
       producer.release();
       if (++stage == kConfig.stages) {
@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
         parity ^= 1;
       }
     }
-    leave<kConfig, Warp<kConfig, Element>::kSumsRounded>(
-        found, outputs + warp * kConfig.rows() * kConfig.output_row(), rows, warp, lane);
+    finish<kConfig, Warp<kConfig, Element>::kSumsRounded>(
+        sums, outputs + warp * kConfig.rows() * kConfig.output_row(), rows, warp, lane);
     __syncthreads();
     if (more) Warp<kConfig, Element>{p, next, stages, lane}.load_query(query);
     store_unit<kConfig>(p, unit, outputs, rows);

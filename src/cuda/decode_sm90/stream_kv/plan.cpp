@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view kName = "decode_sm90";
 constexpr int64_t kAlignment = 256;  // of each array in the workspace
-// Blocks of the second kernel on an SM: those that there is room for beside the first, and those that
+// Blocks of the second kernel on one SM: those that there is room for beside the first, and those that
 // run at once after it.
 constexpr int64_t kJoinBlocksBeside = 4, kJoinBlocksAfter = 16;
 

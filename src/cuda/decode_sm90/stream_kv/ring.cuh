@@ -66,9 +66,9 @@ class Producer {
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
 
  public:
-  __device__ Producer(const Params& p, const Maps& maps, const Stages<kConfig>& stages, Line& line,
-                      int warp, int lane)
-      : p_(p), maps_(maps), stages_(stages), line_(line), warp_(warp), lane_(lane) {}
+  __device__ Producer(const Params& p, const Maps& maps, const Stages<kConfig>& stages,
+                      WorkList& list, int warp, int lane)
+      : p_(p), maps_(maps), stages_(stages), list_(list), warp_(warp), lane_(lane) {}
 
   // All lanes have read the oldest filled stage.
   __device__ void release() { ++free_; }
@@ -104,7 +104,7 @@ class Producer {
   }
 
  private:
-  __device__ const Unit& unit() const { return line_.unit(unit_); }
+  __device__ const Unit& unit() const { return list_.unit(unit_); }
 
   __device__ void enter(int n) {
     unit_ = n;
@@ -234,7 +234,7 @@ class Producer {
   const Params& p_;
   const Maps& maps_;
   const Stages<kConfig>& stages_;
-  Line& line_;
+  WorkList& list_;
   int unit_ = -1;          // unit of the next tile
   int key_ = 0, end_ = 0;  // of the tile; of the unit
   int kv_row_, batch_, kv_head_;

@@ -2,10 +2,10 @@
 // knows only the largest sizes, and one captured launch serves all later lengths.
 //
 //   item      a sequence's keys for one KV head: a whole number of granules
-//   line      the work list: the granules of all items, consecutive, heads within sequences. If there
+//   list      the work list: the granules of all items, consecutive, heads within sequences. If there
 //             are more items than shares, each item's granules are followed by positions for the
 //             cost of its end: otherwise a share of many short items would end last
-//   share i   positions [i, i + 1) * ceil(line / shares), for the blocks of row `i` of the grid
+//   share i   positions [i, i + 1) * ceil(list / shares), for the blocks of row `i` of the grid
 //   column    of the grid: the tile of rows; blocks of a row read the same keys at the same time
 //
 // A unit is the part of an item in a share. A share thus begins and ends with a unit that may
@@ -28,11 +28,11 @@ using attention::decode::kGranule, attention::decode::divide_up, attention::deco
 inline constexpr int kMostEntries = 2048;          // per batch: their list is in shared memory
 inline constexpr int kMostOwnParts = 16;           // per item, batch invariant
 inline constexpr int kFewestOwnGranules = 8;       // per part, batch invariant
-inline constexpr int64_t kMostGranules = 1 << 29;  // the line has at most twice as many positions
+inline constexpr int64_t kMostGranules = 1 << 29;  // the list has at most twice as many positions
 inline constexpr int64_t kMostJoinRows = 1 << 26;  // existing or not
 
-// Positions of an item on the line. end: positions for the cost of its end.
-constexpr int item_places(int granules, int end) { return granules == 0 ? 0 : granules + end; }
+// Positions of an item on the list. end: positions for the cost of its end.
+constexpr int item_cost(int granules, int end) { return granules == 0 ? 0 : granules + end; }
 
 // Shares of items of so many granules each, on so many blocks, of which `filling` read as fast as memory does: as many as
 // blocks, or fewer that have whole items. As measured on an H200 (docs/decode.md), cuts cost 4% (blocks have a unit
@@ -73,7 +73,7 @@ struct Slots {
   constexpr int at(int part) const { return base + part * step + (part == 0 ? odd : 0); }
 };
 
-// An item's position on the line, and how it is cut. each: granules per part if batch invariant, otherwise
+// An item's position on the list, and how it is cut. each: granules per part if batch invariant, otherwise
 // positions per share. own_parts: the largest number for any item if batch invariant, otherwise 0.
 struct Cut {
   int first, granules;  // of the item

@@ -58,13 +58,13 @@ struct Unit {
 
 // A block's progress.
 struct Position {
-  int at, end;  // on the line
+  int at, end;  // on the list
   int entry, head, granule;
   int known;  // the sequence held in known[0], in batches larger than kKnownEntries
 };
 
 // The items of a launch, and the units of this block, in shared memory.
-struct Line {
+struct WorkList {
   int first[kMostEntries + 1];  // positions of all heads before a sequence's; the last: the total
   int warp[kWarps];
   KnownEntry known[kKnownEntries];
@@ -74,11 +74,11 @@ struct Line {
   __device__ Unit& unit(int n) { return units[static_cast<unsigned>(n) % kKnownUnits]; }
 };
 
-__device__ __forceinline__ Line& this_line() { return ptx::static_shared<Line>(); }
+__device__ __forceinline__ WorkList& this_work_list() { return ptx::static_shared<WorkList>(); }
 
-// Returns an item's positions on the line.
-__device__ __forceinline__ int places_of(const Params& p, const KnownEntry& known) {
-  return item_places(known.seen.granules(), p.item_end);
+// Returns an item's positions on the list.
+__device__ __forceinline__ int cost_of(const Params& p, const KnownEntry& known) {
+  return item_cost(known.seen.granules(), p.item_end);
 }
 
 // Returns the sum over the lanes up to this one.
@@ -93,96 +93,96 @@ __device__ __forceinline__ int sum_of_lanes(int own, int lane) {
 }
 
 // For at most as many sequences as a warp has lanes. Only the walking warp needs and calls it.
-__device__ __forceinline__ void count_few(const Params& p, Line& line, int lane) {
+__device__ __forceinline__ void sum_few(const Params& p, WorkList& list, int lane) {
   int own = 0;
   if (lane < p.batch) {
-    look_up(p, lane, line.known[lane]);
-    own = places_of(p, line.known[lane]) * p.heads_kv;
+    look_up(p, lane, list.known[lane]);
+    own = cost_of(p, list.known[lane]) * p.heads_kv;
   }
   const int sum = sum_of_lanes(own, lane);
-  if (lane < p.batch) line.first[lane + 1] = sum;
-  if (lane == 0) line.first[0] = 0;
+  if (lane < p.batch) list.first[lane + 1] = sum;
+  if (lane == 0) list.first[0] = 0;
   __syncwarp();
 }
 
 // Called by all threads of the block.
-__device__ __noinline__ inline void count_many(const Params& p, Line& line) {
+__device__ __noinline__ inline void sum_many(const Params& p, WorkList& list) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   int before = 0;
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int b = from + thread;
-    const int own = b < p.batch ? places_of(p, look_up<false>(p, b)) * p.heads_kv : 0;
+    const int own = b < p.batch ? cost_of(p, look_up<false>(p, b)) * p.heads_kv : 0;
     const int sum = sum_of_lanes(own, lane);
     __syncthreads();  // the sums of the round before have been read
-    if (lane == 31) line.warp[thread / 32] = sum;
+    if (lane == 31) list.warp[thread / 32] = sum;
     __syncthreads();
     int end = sum;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
       if (w == thread / 32) end += before;
-      before += line.warp[w];
+      before += list.warp[w];
     }
-    if (b < p.batch) line.first[b + 1] = end;
+    if (b < p.batch) list.first[b + 1] = end;
   }
-  if (thread == 0) line.first[0] = 0;
+  if (thread == 0) list.first[0] = 0;
   __syncthreads();
 }
 
 // Called by all threads of the block; the walking warp can then read the result.
-__device__ __forceinline__ void count_places(const Params& p, Line& line) {
+__device__ __forceinline__ void sum_costs(const Params& p, WorkList& list) {
   if (p.batch <= kKnownEntries) [[likely]] {
-    if (threadIdx.x < 32) count_few(p, line, static_cast<int>(threadIdx.x));
+    if (threadIdx.x < 32) sum_few(p, list, static_cast<int>(threadIdx.x));
   } else {
-    count_many(p, line);
+    sum_many(p, list);
   }
 }
 
-// Returns the positions per share of a line with `line` positions.
-__device__ __forceinline__ int share_places(const Params& p, int line) {
-  return static_cast<int>(p.by_shares.divide(static_cast<uint32_t>(line + p.shares - 1)));
+// Returns the positions per share of a list with `total` positions.
+__device__ __forceinline__ int share_cost(const Params& p, int total) {
+  return static_cast<int>(p.by_shares.divide(static_cast<uint32_t>(total + p.shares - 1)));
 }
 
 // The block's column is its tile of kTileRows rows, its row its share. Used by one warp.
 template <int kTileRows>
 class Walk {
  public:
-  __device__ Walk(const Params& p, Line& line) : p_(p), line_(line) {}
+  __device__ Walk(const Params& p, WorkList& list) : p_(p), list_(list) {}
 
   __device__ void begin(int lane) const {
-    const int total = line_.first[p_.batch], each = share_places(p_, total);
+    const int total = list_.first[p_.batch], each = share_cost(p_, total);
     Position to{};
     to.at = min(static_cast<int>(blockIdx.y) * each, total);
     to.end = min(to.at + each, total);
     to.known = -1;
     if (to.at < to.end) find_item(to);
-    if (lane == 0) line_.position = to;
+    if (lane == 0) list_.position = to;
     __syncwarp();
   }
 
   // Sets the block's unit n to the next unit that has rows, or at the end to one without rows.
-  __device__ void take(int n, int lane) const {
-    Position to = line_.position;
+  __device__ void find_next(int n, int lane) const {
+    Position to = list_.position;
     Unit unit{};
     while (to.at < to.end && !find_unit(to, unit)) {
     }
     __syncwarp();
     if (lane != 0) return;
-    line_.unit(n) = unit;
-    line_.position = to;
+    list_.unit(n) = unit;
+    list_.position = to;
   }
 
  private:
   // Finds the item of a position, and its granules before it. At an item's end, finds the next item.
   __device__ void find_item(Position& to) const {
-    to.entry = attention::last_entry(to.at, p_.batch, [&](int b) { return line_.first[b]; });
-    const int first = line_.first[to.entry];
-    const unsigned places =
-        p_.by_heads.divide(static_cast<uint32_t>(line_.first[to.entry + 1] - first));
-    const int granules = static_cast<int>(places) - p_.item_end;
+    to.entry = attention::last_entry(to.at, p_.batch, [&](int b) { return list_.first[b]; });
+    const int first = list_.first[to.entry];
+    const unsigned cost =
+        p_.by_heads.divide(static_cast<uint32_t>(list_.first[to.entry + 1] - first));
+    const int granules = static_cast<int>(cost) - p_.item_end;
     const auto in_entry = static_cast<unsigned>(to.at - first);
-    to.head = static_cast<int>(in_entry / places);
-    to.granule = static_cast<int>(in_entry - static_cast<unsigned>(to.head) * places);
+    to.head = static_cast<int>(in_entry / cost);
+    to.granule = static_cast<int>(in_entry - static_cast<unsigned>(to.head) * cost);
     if (to.granule >= granules) {
       skip(to, 0, granules);
     } else if (p_.batch_invariant && to.granule != 0) [[unlikely]] {
@@ -195,7 +195,7 @@ class Walk {
 
   // Finds the unit of the share's part of an item; returns false if the tile has no rows there.
   __device__ bool find_unit(Position& to, Unit& unit) const {
-    while (to.at >= line_.first[to.entry + 1]) {  // also skips sequences without keys
+    while (to.at >= list_.first[to.entry + 1]) {  // also skips sequences without keys
       ++to.entry;
       to.head = to.granule = 0;
     }
@@ -230,14 +230,14 @@ class Walk {
 
   __device__ const KnownEntry& known_entry(Position& to) const {
     if (p_.batch <= kKnownEntries) [[likely]]
-      return line_.known[to.entry];
+      return list_.known[to.entry];
     if (to.known != to.entry) {
       __syncwarp();  // all lanes have read the one before
-      if (threadIdx.x == 0) look_up_any(p_, to.entry, line_.known[0]);
+      if (threadIdx.x == 0) look_up_any(p_, to.entry, list_.known[0]);
       __syncwarp();
       to.known = to.entry;
     }
-    return line_.known[0];
+    return list_.known[0];
   }
 
   __device__ int slot_of(const Position& to, int granules, int count) const {
@@ -262,7 +262,7 @@ class Walk {
   }
 
   const Params& p_;
-  Line& line_;
+  WorkList& list_;
 };
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

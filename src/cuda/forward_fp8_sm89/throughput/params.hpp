@@ -10,7 +10,7 @@ namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
 enum class OutputType : int32_t { f32, f16, bf16 };
 
-// A scale per batch entry and head; null: 1.
+// A scale per sequence and head; null: 1.
 struct HeadScale {
   const float* data;
   int64_t batch, head;

@@ -106,11 +106,11 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
       });
 }
 
-Variant variant(std::string_view name, std::string_view by_name_because, Terms terms) {
+Variant variant(std::string_view name, std::string_view not_automatic_reason, Terms terms) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
-          .automatic = by_name_because.empty(),
-          .by_name_because = by_name_because,
+          .automatic = not_automatic_reason.empty(),
+          .not_automatic_reason = not_automatic_reason,
           .tunable = terms == Terms::as_needed,
           .targets = build::targets::forward_fp8_sm89,
           .supports = supports(),

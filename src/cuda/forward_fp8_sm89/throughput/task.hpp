@@ -1,4 +1,4 @@
-// A block's task: a tile of queries of one batch entry
+// A block's task: a tile of queries of one sequence
 // and head. constexpr: shared by kernels and host tests.
 #pragma once
 

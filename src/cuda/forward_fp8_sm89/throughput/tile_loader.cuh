@@ -10,7 +10,7 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// Returns row `row` of a batch entry and head; in a packed tensor, counted from its first row.
+// Returns row `row` of a sequence and head; in a packed tensor, counted from its first row.
 __device__ __forceinline__ const uint8_t* row_pointer(const attention::RowMatrix& m, int batch,
                                                       int head, int64_t row) {
   return static_cast<const uint8_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;

@@ -152,7 +152,7 @@ constexpr double used_share(const Config& config, int64_t queries, int64_t heads
                           static_cast<double>(rounds * sms * config.block_q());
 }
 
-inline constexpr int kThreeAt128 = 2;  // in kConfigs; each of the others has its own head dimension
+inline constexpr int k192x64 = 2;  // in kConfigs; each of the others has its own head dimension
 constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
 constexpr int choose_config(int64_t head_dim) { return head_dim == 64 ? 0 : 1; }
 

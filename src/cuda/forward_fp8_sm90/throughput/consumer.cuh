@@ -71,12 +71,16 @@ struct Consumer {
   float flushed_reference[2];
 
   // Values derived from the thread index are recomputed for each use, so that they are not kept.
-  __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
-  __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
-  __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
+  __device__ __forceinline__ uint32_t reload_thread_index() const { return ptx::opaque(thread); }
+  __device__ __forceinline__ int lane() const {
+    return static_cast<int>(reload_thread_index() % 32);
+  }
+  __device__ __forceinline__ int warp() const {
+    return static_cast<int>(reload_thread_index() / 32 % 4);
+  }
   // The lane's row of slot 0, relative to the tile.
   __device__ __forceinline__ int row() const {
-    const uint32_t t = thread_anew();
+    const uint32_t t = reload_thread_index();
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
   }
   __device__ __forceinline__ int first_row() const { return group * kWarpgroupRows; }
@@ -156,7 +160,8 @@ struct Consumer {
   // This lane's largest scores of its rows, in units of
   // log2: in shared memory, as few problems request them.
   __device__ __forceinline__ float2& largest_scores() const {
-    return smem.largest.scores[group * kWarpgroupThreads + thread_anew() % kWarpgroupThreads];
+    return smem.largest
+        .scores[group * kWarpgroupThreads + reload_thread_index() % kWarpgroupThreads];
   }
   __device__ __forceinline__ bool wants_largest() const {
     if constexpr (S::kOptions) return params.amax_s.data != nullptr;
@@ -221,7 +226,7 @@ struct Consumer {
   static constexpr uint32_t kSumStep = kWarpgroupThreads * sizeof(float4);
   __device__ __forceinline__ uint32_t sums() const {
     return shared + S::kO + static_cast<uint32_t>(group) * (S::kOutProducts * kSumStep) +
-           thread_anew() % kWarpgroupThreads * static_cast<uint32_t>(sizeof(float4));
+           reload_thread_index() % kWarpgroupThreads * static_cast<uint32_t>(sizeof(float4));
   }
   // The factors by which the sums of earlier groups, and of this one, are multiplied when added.
   struct Meeting {

@@ -72,25 +72,25 @@ __device__ __forceinline__ void store_output(const Params& p, int64_t place, flo
   }
 }
 
-// Returns element 0 of V's row `key`; kVColumns: V is stored transposed, and that row is a column.
-template <bool kVColumns>
+// Returns element 0 of V's row `key`; kVTransposed: V is stored transposed, and that row is a column.
+template <bool kVTransposed>
 __device__ __forceinline__ const uint8_t* value_pointer(const Params& p, const Task& task,
                                                         int key) {
-  if constexpr (kVColumns) {
+  if constexpr (kVTransposed) {
     return row_pointer(p.v, task.batch, task.kv_head, 0) + column_of_key(key);
   } else {
     return row_pointer(p.v, task.batch, task.kv_head, key);
   }
 }
-template <bool kVColumns>
+template <bool kVTransposed>
 __device__ __forceinline__ uint8_t value_at(const Params& p, const uint8_t* v, int d) {
-  if constexpr (kVColumns) return v[d * p.v.row];
+  if constexpr (kVTransposed) return v[d * p.v.row];
   return v[d];
 }
 
 // Computes rows first_row .. + 15 of the tile. Inlined, and with loop bounds known to be uniform:
 // a call, or a loop that lanes may leave one by one, would cost a main loop its uniform registers.
-template <int kHeadDim, bool kVColumns = false>
+template <int kHeadDim, bool kVTransposed = false>
 __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task& task,
                                                      int first_row, int lane) {
   __syncwarp();                            // other lanes have stored what they had
@@ -131,10 +131,10 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
 #pragma unroll 1
       for (int j = 0; j < min(32, end - first); ++j) {
         const float w = __shfl_sync(0xffffffffU, weight, j);
-        const uint8_t* const v = value_pointer<kVColumns>(p, task, first + j);
+        const uint8_t* const v = value_pointer<kVTransposed>(p, task, first + j);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const float value = to_float(value_at<kVColumns>(p, v, lane + 32 * c)) * unit;
+          const float value = to_float(value_at<kVTransposed>(p, v, lane + 32 * c)) * unit;
           if (isfinite(value)) {
             o[c] = fmaf(w, value, o[c]);
           } else {

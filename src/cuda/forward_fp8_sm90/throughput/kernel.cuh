@@ -36,7 +36,7 @@ __device__ __forceinline__ void end_tile(const typename S::Params& p, Consumer<S
     RowEnd ends[2];
     end_rows<S>(p, c, task, ends);
     if (!store_rows<S>(p, task, c, ends)) {
-      compute_rows_exactly<S::kConfig.head_dim, S::kVColumns>(
+      compute_rows_exactly<S::kConfig.head_dim, S::kVTransposed>(
           p, task, c.first_row() + kWarpRows * c.warp(), c.lane());
     }
   }
@@ -63,7 +63,7 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
     if constexpr (S::kOptions) {
       recompute_option_rows<S>(p, c);
     } else {
-      compute_rows_exactly<S::kConfig.head_dim, S::kVColumns>(
+      compute_rows_exactly<S::kConfig.head_dim, S::kVTransposed>(
           p, task, c.first_row() + kWarpRows * c.warp(), c.lane());
     }
     return;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
 // The kernel for a V that the caller stores transposed.
 template <int kConfigIndex>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
-    columns_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+    v_transposed_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, false, false, true>>(maps, p);
 }
 

@@ -15,12 +15,12 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 inline constexpr int kPieceChunks = kRowBytes / tile::kChunkBytes;
 
-// Keys of one entry from `first` on, of which `count` are in use, in rows from `row` on.
+// Keys of one sequence from `first` on, of which `count` are in use, in rows from `row` on.
 struct KeyBlock {
   int batch, first, count, row;
 };
 
-// Block `index` of V^T's keys: of a dense entry, or of all packed ones (packed_tiles.hpp).
+// Block `index` of V^T's keys: of a dense sequence, or of all packed ones (packed_tiles.hpp).
 __device__ __forceinline__ KeyBlock find_block(const OptionParams& p, int batch, int index) {
   if (!p.packed) {
     const int len_kv = p.varies ? attention::find_entry(p, batch).len_kv : p.limits.len_kv;

@@ -52,7 +52,7 @@ OptionParams make_params(const ForwardProblem& p, const Config& config) {
   params.softcap = p.softcap;
   params.parts = static_cast<int>((p.head_dim_v + config.head_dim_v - 1) / config.head_dim_v);
   params.packed = p.packed;
-  if (p.packed) {  // slots of tiles and of blocks of keys, whatever entries they belong to
+  if (p.packed) {  // slots of tiles and of blocks of keys, whatever sequences they belong to
     params.varies = true;
     params.order = {.batch_heads = static_cast<uint32_t>(p.total_q > 0 ? p.heads_q : 0),
                     .q_tiles = static_cast<uint32_t>(

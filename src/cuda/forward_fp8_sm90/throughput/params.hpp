@@ -22,7 +22,7 @@ struct Maps {
 
 enum class OutputType : int32_t { f32, f16, bf16, e4m3, e5m2 };  // fp8: with options
 
-// A scale per batch entry and head; null: 1.
+// A scale per sequence and head; null: 1.
 struct HeadScale {
   const float* data;
   int64_t batch, head;

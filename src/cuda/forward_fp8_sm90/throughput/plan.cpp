@@ -105,10 +105,10 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
 Status load(Planned& planned, const launch::Loader& loader, bool v_transposed) {
   const std::string head =
       fmt::format("d{}", kConfigs[static_cast<size_t>(planned.config)].head_dim);
-  const std::string config = head + (planned.config == kThreeAt128 ? "_three" : "");
+  const std::string config = head + (planned.config == k192x64 ? "_192x64" : "");
   if (v_transposed) {
-    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, kName, "columns_" + config));
-    return loader.load(planned.exact, kName, "columns_exact_" + config);
+    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, kName, "v_transposed_" + config));
+    return loader.load(planned.exact, kName, "v_transposed_exact_" + config);
   }
   FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, kName, config));
   FLASHCORE_RETURN_IF_ERROR(loader.load(planned.transpose, kName, "transpose_" + head));
@@ -124,7 +124,7 @@ struct Options {
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            const Options& options) {
   Planned planned{};
-  planned.config = options.three ? kThreeAt128 : choose_config(p.head_dim_qk);
+  planned.config = options.three ? k192x64 : choose_config(p.head_dim_qk);
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
   set_params(planned.params, p, config.block_q(), options.terms);
   planned.blocks = static_cast<unsigned int>(
@@ -144,13 +144,14 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       });
 }
 
-Variant variant(std::string_view name, std::string_view by_name_because, const Options& options) {
+Variant variant(std::string_view name, std::string_view not_automatic_reason,
+                const Options& options) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
-          .automatic = by_name_because.empty(),
-          .by_name_because = by_name_because,
+          .automatic = not_automatic_reason.empty(),
+          .not_automatic_reason = not_automatic_reason,
           .targets = build::targets::forward_fp8_sm90,
-          .supports = options.three ? three_supports() : supports(),
+          .supports = options.three ? supports_192x64() : supports(),
           .plan = [options](const ForwardProblem& p, const PlanContext& context) {
             return plan(p, context, options);
           }};

@@ -84,11 +84,11 @@ __global__ void __launch_bounds__(kTransposeThreads)
 }
 
 // 64 queries of one head, a warp for each 16.
-template <int kConfigIndex, bool kVColumns>
+template <int kConfigIndex, bool kVTransposed>
 __global__ void __launch_bounds__(kWarpgroupThreads)
     exact_kernel(const __grid_constant__ Params p) {
   const Task task = find_tile(p, blockIdx.x, kWarpgroupRows);
-  compute_rows_exactly<kConfigs[kConfigIndex].head_dim, kVColumns>(
+  compute_rows_exactly<kConfigs[kConfigIndex].head_dim, kVTransposed>(
       p, task, static_cast<int>(threadIdx.x) / 32 * kWarpRows, static_cast<int>(threadIdx.x) % 32);
 }
 

@@ -21,11 +21,11 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 using attention::kLn2, attention::kLog2E, attention::kNoKey;
 using tile::Ring;
 
-template <int kConfigIndex, bool kOptions_ = false, bool kE5M2_ = false, bool kVColumns_ = false>
+template <int kConfigIndex, bool kOptions_ = false, bool kE5M2_ = false, bool kVTransposed_ = false>
 struct Shape {
-  static constexpr bool kOptions = kOptions_;    // with OptionParams
-  static constexpr bool kE5M2 = kE5M2_;          // Q, K and V are e5m2
-  static constexpr bool kVColumns = kVColumns_;  // the caller's V is stored transposed
+  static constexpr bool kOptions = kOptions_;          // with OptionParams
+  static constexpr bool kE5M2 = kE5M2_;                // Q, K and V are e5m2
+  static constexpr bool kVTransposed = kVTransposed_;  // the caller's V is stored transposed
   static constexpr Config kConfig = [] {
     if constexpr (kOptions_) return kOptionConfigs[kConfigIndex];
     return kConfigs[kConfigIndex];

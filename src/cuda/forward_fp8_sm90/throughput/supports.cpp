@@ -54,9 +54,9 @@ Supports supports() {
           .extra = [](const ForwardProblem& p, const PlanContext&) { return refuse_sizes(p); }};
 }
 
-Supports three_supports() {
+Supports supports_192x64() {
   Supports three = supports();
-  three.head_dims.least = three.head_dims.most = kConfigs[kThreeAt128].head_dim;
+  three.head_dims.least = three.head_dims.most = kConfigs[k192x64].head_dim;
   return three;
 }
 

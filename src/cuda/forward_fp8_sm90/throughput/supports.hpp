@@ -8,7 +8,7 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 Supports supports();
 
 // Of forward_fp8_sm90:192x64, and of forward_fp8_sm90:options.
-Supports three_supports();
+Supports supports_192x64();
 Supports option_supports();
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

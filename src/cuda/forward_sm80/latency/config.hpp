@@ -31,7 +31,7 @@ struct Config {
   constexpr int thread_outputs() const { return kBlockQ * head_dim / threads(); }
 };
 
-// Two per head dimension: the first takes an SM for itself, the second shares it.
+// Two per head dimension: the first takes one SM for itself, the second shares it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim = 64, .warps = 8, .warp_keys = 64},
     Config{.head_dim = 64, .warps = 4, .warp_keys = 64},
@@ -47,7 +47,7 @@ constexpr int static_bytes(const Config& c) { return 2 * c.warps * kBlockQ * 4; 
 inline constexpr int64_t kFewKeys = 256;
 
 // Returns an index into kConfigs, or -1 if a head dimension is too large
-// or no tile fits. one_wave: no two blocks would have to share an SM.
+// or no tile fits. one_wave: no two blocks would have to share one SM.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
                             bool one_wave, int64_t shared_memory) {
   int chosen = -1;

@@ -16,8 +16,8 @@
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/latency_params.hpp"
 #include "cuda/launch/launch.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 #include "kernel/query_tiles.hpp"
-#include "kernel/seen_by_choice.hpp"
 
 namespace flashcore::cuda::forward_sm80::latency {
 namespace {
@@ -40,7 +40,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   return launcher.launch(planned.kernel, planned.grid, params);
 }
 
-// What blocks are for, as a config: an SM for each, or half of one.
+// What blocks are for, as a config: one SM for each, or half of one.
 constexpr std::string_view kConfigNames[] = {"warps=8", "warps=4"};
 constexpr bool is_called(const Config& config, std::string_view name) {
   return name == kConfigNames[config.warps == kConfigs[0].warps ? 0 : 1];
@@ -50,7 +50,7 @@ constexpr bool is_called(const Config& config, std::string_view name) {
 int named_config(const ForwardProblem& p, const PlanContext& context, std::string_view name) {
   for (const bool one_wave : {false, true}) {
     const int row = choose_config(p.head_dim_qk, p.head_dim_v, kFewKeys + 1, one_wave,
-                                  context.device.shared_memory_a_block);
+                                  context.device.shared_memory_per_block);
     if (row >= 0 && is_called(kConfigs[static_cast<size_t>(row)], name)) return row;
   }
   return -1;
@@ -58,10 +58,10 @@ int named_config(const ForwardProblem& p, const PlanContext& context, std::strin
 
 int config_of(const ForwardProblem& p, const PlanContext& context) {
   if (const int named = named_config(p, context, context.config); named >= 0) return named;
-  const ForwardProblem seen = seen_by_choice(p, context);
+  const ForwardProblem seen = problem_for_heuristics(p, context);
   const bool one_wave = units_of(seen, kBlockQ) <= context.device.multiprocessors;
   return choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave,
-                       context.device.shared_memory_a_block);
+                       context.device.shared_memory_per_block);
 }
 
 std::vector<std::string> candidates(const ForwardProblem& p, const PlanContext& context) {

@@ -12,7 +12,7 @@ namespace flashcore::cuda::forward_sm80::latency {
 Supports supports() {
   return but_not(host::latency_supports({.least = 80}, feature_sets::kUnmapped),
                  [](const ForwardProblem& p, const PlanContext& context) -> std::string {
-                   const int64_t memory = context.device.shared_memory_a_block;
+                   const int64_t memory = context.device.shared_memory_per_block;
                    if (choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, false, memory) >= 0)
                      return {};
                    return fmt::format("device: has {} bytes of shared memory per block, wanted {}",

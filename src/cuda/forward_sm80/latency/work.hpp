@@ -13,7 +13,7 @@
 namespace flashcore::cuda::forward_sm80::latency {
 
 // shared_memory: the limit per block in bytes. Two blocks of
-// the smaller kind share an SM if it has enough for both.
+// the smaller kind share one SM if it has enough for both.
 constexpr WorkUnit work_unit(const ForwardProblem& p, int64_t multiprocessors,
                              int64_t shared_memory) {
   const bool one_wave = units_of(p, kBlockQ) <= multiprocessors;

@@ -223,8 +223,8 @@ inline constexpr int kLargeSharedMemory = 163 * 1024;  // per block on sm_80; sm
 inline constexpr int kPairedRow = static_cast<int>(kConfigs.size());  // in a Choice
 
 // Returns whether pairs of warps serve row `config` of kConfigs if no features are used.
-constexpr bool pairs_serve(int config, int64_t shared_memory_a_block) {
-  return config == kPairedConfig.fallback && shared_memory_a_block >= kLargeSharedMemory;
+constexpr bool pairs_serve(int config, int64_t shared_memory_per_block) {
+  return config == kPairedConfig.fallback && shared_memory_per_block >= kLargeSharedMemory;
 }
 static_assert(kPairedConfig.smem_bytes() + 2048 <= kLargeSharedMemory);
 static_assert(kPairedConfig.block_q() % kConfigs[kPairedConfig.fallback].block_q() == 0 &&

@@ -26,13 +26,13 @@ template <class P>
 inline constexpr bool kHasScales = std::is_base_of_v<Fp8Params, P>;
 
 // The scales of a block.
-struct ScaleNotes {
+struct BlockScales {
   float score;                       // of Q, times K's if all keys share one
   float value;                       // of V, if all keys share one; finite
   float largest[4];                  // the largest of V's block scales, in each warp's share
   const float *of_keys, *of_values;  // of key 0; null if all keys share one
 };
-__device__ __forceinline__ ScaleNotes& scale_notes() { return ptx::static_shared<ScaleNotes>(); }
+__device__ __forceinline__ BlockScales& block_scales() { return ptx::static_shared<BlockScales>(); }
 
 __device__ __forceinline__ bool is_finite(float x) { return x - x == 0; }
 
@@ -59,7 +59,7 @@ __device__ __forceinline__ float largest_scale(const Fp8Params& p, const float* 
   return largest;
 }
 
-// Notes the scales of a block with keys [begin, end), to be read after a barrier.
+// Stores the scales of a block with keys [begin, end), to be read after a barrier.
 // Returns true, on one thread, if V's scale is shared by all keys and is not finite.
 template <Config kConfig>
 __device__ __forceinline__ bool note_scales(const Fp8Params& p, const Task& task, int begin,
@@ -68,32 +68,32 @@ __device__ __forceinline__ bool note_scales(const Fp8Params& p, const Task& task
   const auto first = [&](const KeyScales& s) {
     return s.data + task.batch * s.batch + kv_head * s.head;
   };
-  ScaleNotes& notes = scale_notes();
+  BlockScales& scales = block_scales();
   if (p.v_scale.by_key()) {
     const float largest =
         begin < end ? largest_scale(p, first(p.v_scale), begin, end, thread, kConfig.threads()) : 0;
-    if (thread % 32 == 0) notes.largest[thread / 32] = largest;
+    if (thread % 32 == 0) scales.largest[thread / 32] = largest;
   }
   if (thread != 0) return false;
-  notes.of_keys = p.k_scale.by_key() ? first(p.k_scale) : nullptr;
-  notes.of_values = p.v_scale.by_key() ? first(p.v_scale) : nullptr;
+  scales.of_keys = p.k_scale.by_key() ? first(p.k_scale) : nullptr;
+  scales.of_values = p.v_scale.by_key() ? first(p.v_scale) : nullptr;
   const HeadVector& q = p.q_scale;
-  notes.score =
+  scales.score =
       q.data == nullptr ? 1.0F : __ldg(q.data + task.batch * q.batch + task.head * q.head);
-  if (p.k_scale.data != nullptr && !p.k_scale.by_key()) notes.score *= __ldg(first(p.k_scale));
+  if (p.k_scale.data != nullptr && !p.k_scale.by_key()) scales.score *= __ldg(first(p.k_scale));
   const bool shared = p.v_scale.data != nullptr && !p.v_scale.by_key();
   const float value = shared ? __ldg(first(p.v_scale)) : 1.0F;
-  notes.value = is_finite(value) ? value : 0.0F;
+  scales.value = is_finite(value) ? value : 0.0F;
   return !is_finite(value);
 }
 
 // Returns the power of two that makes V's block scales less than 2^14, as its exponent bits.
 template <Config kConfig>
 __device__ __forceinline__ uint32_t exponent_of_values() {
-  const ScaleNotes& notes = scale_notes();
-  float largest = notes.largest[0];
+  const BlockScales& scales = block_scales();
+  float largest = scales.largest[0];
 #pragma unroll
-  for (int warp = 1; warp < kConfig.warps; ++warp) largest = fmaxf(largest, notes.largest[warp]);
+  for (int warp = 1; warp < kConfig.warps; ++warp) largest = fmaxf(largest, scales.largest[warp]);
   constexpr int kTop = 13, kBias = 127, kSmallest = kBias - 100;
   const int exponent = max(static_cast<int>(__float_as_uint(largest) >> 23), kSmallest);
   return static_cast<uint32_t>(2 * kBias + kTop - exponent) << 23;
@@ -102,7 +102,7 @@ __device__ __forceinline__ uint32_t exponent_of_values() {
 // Returns the factor of a row's outputs.
 template <Config kConfig>
 __device__ __forceinline__ float value_factor(const Fp8Params& p) {
-  if (!p.v_scale.by_key()) return scale_notes().value;
+  if (!p.v_scale.by_key()) return block_scales().value;
   return __uint_as_float((uint32_t{254} << 23) - exponent_of_values<kConfig>());
 }
 
@@ -129,15 +129,15 @@ __device__ __forceinline__ void visit_keys(Scores<kGroups, kProducts>& s, int fi
 template <int kGroups, int kProducts>
 __device__ __forceinline__ void scale_products(Scores<kGroups, kProducts>& s, const Fp8Params& p,
                                                int first_key, int len_kv, int lane) {
-  const ScaleNotes& notes = scale_notes();
-  if (notes.of_keys != nullptr) {
+  const BlockScales& scales = block_scales();
+  if (scales.of_keys != nullptr) {
     visit_keys(
         s, first_key, len_kv, lane,
-        [&](int key) { return notes.score * scale_of_key(p, p.k_scale, notes.of_keys, key); },
+        [&](int key) { return scales.score * scale_of_key(p, p.k_scale, scales.of_keys, key); },
         [](float& score, float scale) { score *= scale; });
     return;
   }
-  const float scale = notes.score;
+  const float scale = scales.score;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
@@ -157,7 +157,7 @@ __device__ __forceinline__ void scale_probabilities(Scores<kGroups, kProducts>& 
   visit_keys(
       s, first_key, len_kv, lane,
       [&](int key) {
-        const float scale = scale_of_key(p, p.v_scale, scale_notes().of_values, key);
+        const float scale = scale_of_key(p, p.v_scale, block_scales().of_values, key);
         return kFinite && !is_finite(scale) ? 0.0F : scale * by;
       },
       [](float& x, float scale) { x *= scale; });
@@ -179,9 +179,9 @@ template <class Tile>
 __device__ inline bool guard_scaled_values(unsigned char* tile, const Fp8Params& p,
                                            const Task& task, int first_key, GuardPass pass,
                                            int thread, int threads) {
-  const ScaleNotes& notes = scale_notes();
+  const BlockScales& scales = block_scales();
   float scale = 1;
-  if (p.v_scale.data != nullptr && notes.of_values == nullptr) {
+  if (p.v_scale.data != nullptr && scales.of_values == nullptr) {
     const int kv_head = kv_head_of(p, task.head);
     scale = __ldg(p.v_scale.data + task.batch * p.v_scale.batch + kv_head * p.v_scale.head);
   }
@@ -190,8 +190,8 @@ __device__ inline bool guard_scaled_values(unsigned char* tile, const Fp8Params&
 #pragma unroll 1
   for (int i = thread; i < Tile::kRows * Tile::kRowBytes / 4; i += threads) {
     const int row = i / (Tile::kRowBytes / 4), word_of_row = i % (Tile::kRowBytes / 4);
-    if (notes.of_values != nullptr) {
-      scale = scale_of_key(p, p.v_scale, notes.of_values, min(first_key + row, last));
+    if (scales.of_values != nullptr) {
+      scale = scale_of_key(p, p.v_scale, scales.of_values, min(first_key + row, last));
     }
     uint32_t& word = *reinterpret_cast<uint32_t*>(tile + Tile::chunk_offset(row, word_of_row / 4) +
                                                   word_of_row % 4 * 4);

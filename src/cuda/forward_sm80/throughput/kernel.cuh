@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
     compute_exactly<kConfig, Element, kFeatures>(p, shared, kConfig.block_q(), 0);
     return;
   }
-  const Task& task = noted_task<kConfig>();
+  const Task& task = block_task<kConfig>();
   finish_rows<kConfig, kFeatures>(p, task, w, kSoftmax == Softmax::stale ? kLn2 : p.score_unit);
   if constexpr (!kIsFp32<Element>) {
     if (kFeatures != Features::all || (p.o_vectors && p.splits == 1)) {

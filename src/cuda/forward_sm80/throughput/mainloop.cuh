@@ -20,12 +20,12 @@
 #include <type_traits>
 
 #include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm80/throughput/block_shared_state.cuh"
 #include "cuda/forward_sm80/throughput/element.cuh"
 #include "cuda/forward_sm80/throughput/fetched_bias.cuh"
 #include "cuda/forward_sm80/throughput/fp32_math.cuh"
 #include "cuda/forward_sm80/throughput/fp8_scales.cuh"
 #include "cuda/forward_sm80/throughput/fp8_tiles.cuh"
-#include "cuda/forward_sm80/throughput/notes.cuh"
 #include "cuda/forward_sm80/throughput/paged_loader.cuh"
 #include "cuda/forward_sm80/throughput/score_lines.cuh"
 #include "cuda/forward_sm80/throughput/scores.cuh"
@@ -97,19 +97,19 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     block.end = min(block.end, first + tiles);
   }
 
-  auto& noted = block_notes<kConfig.warps>();
+  auto& block_state = block_shared_state<kConfig.warps>();
   // If registers are scarce, recomputed for each tile.
-  const auto own_notes = [&]() -> WarpNotes& {
-    return noted.warps[lane_source<kConfig, kFeatures>() / 32];
+  const auto own_state = [&]() -> WarpSharedState& {
+    return block_state.warps[lane_source<kConfig, kFeatures>() / 32];
   };
   const auto first_row_of = [&](int here) {
-    return noted.task.first_query + here / 32 * S::kWarpRows;
+    return block_state.task.first_query + here / 32 * S::kWarpRows;
   };
-  const auto tile_of = [&](int turn) { return kScores ? noted.turns.tile(turn) : turn; };
+  const auto tile_of = [&](int turn) { return kScores ? block_state.turns.tile(turn) : turn; };
   if (thread == 0) {
-    noted.task = task;
-    noted.limits = limits;
-    if constexpr (kFeatures == Features::all) note_dropout_key(p);
+    block_state.task = task;
+    block_state.limits = limits;
+    if constexpr (kFeatures == Features::all) keep_dropout_key(p);
   }
   if constexpr (kFp8) {
     const auto len_kv = static_cast<int>(task.sequence.len_kv);
@@ -133,8 +133,8 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
 
   if constexpr (kScores) {
     if (thread == 0) {
-      noted.origin = origin;
-      noted.turns = turns;
+      block_state.origin = origin;
+      block_state.turns = turns;
     }
   }
   const int first_row = task.first_query + warp * S::kWarpRows;
@@ -154,17 +154,17 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     bounds.hot_end = 0;
   }
   if (lane == 0) {
-    WarpNotes& notes = noted.warps[warp];
-    notes.bounds = bounds;
-    notes.slices = slices;
+    WarpSharedState& state = block_state.warps[warp];
+    state.bounds = bounds;
+    state.slices = slices;
     if (kScores) {
-      notes.context = line_context<kConfig>(p, task, first_row);
-      notes.hot_turn = hot_turn;
+      state.context = line_context<kConfig>(p, task, first_row);
+      state.hot_turn = hot_turn;
     }
-    notes.far = notes.wrong = false;
+    state.far = state.wrong = false;
   }
   constexpr bool kPut = kSoftmax == Softmax::stale && !kConfig.spares_registers(kFeatures);
-  if constexpr (kPut) put_references<kConfig>(noted.warps[warp], w, lane);
+  if constexpr (kPut) put_references<kConfig>(block_state.warps[warp], w, lane);
   __syncwarp();
 
   QueryFragments<kConfig> q;
@@ -178,8 +178,8 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
 
 #pragma unroll 1
   for (int turn = block.begin;; ++turn) {
-    WarpNotes& notes = own_notes();
-    const LoopBounds& at = kConfig.spares_registers(kFeatures) ? bounds : notes.bounds;
+    WarpSharedState& state = own_state();
+    const LoopBounds& at = kConfig.spares_registers(kFeatures) ? bounds : state.bounds;
     if (turn >= at.end) break;
     const int stage = kFp8 ? 0 : turn & 1;
     ptx::cp_async_wait<0>();
@@ -191,15 +191,16 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     const int tile = tile_of(turn);
     if (turn + 1 < at.end) {
       if constexpr (kScores) {  // no registers for pointers, and any order
-        loader = Loader(p, noted.origin, noted.limits.len_kv, tile_of(turn + 1),
+        loader = Loader(p, block_state.origin, block_state.limits.len_kv, tile_of(turn + 1),
                         lane_source<kConfig, kFeatures>());
       }
       loader.load(p, shared, stage ^ 1);
     }
     if constexpr (kSoftmax == Softmax::guarded) {
       if constexpr (kFp8) {
-        found |= guard_scaled_values<typename S::VTile>(
-            shared + S::v_offset(0), p, noted.task, tile * S::kBlockKv, pass, thread, S::kThreads);
+        found |=
+            guard_scaled_values<typename S::VTile>(shared + S::v_offset(0), p, block_state.task,
+                                                   tile * S::kBlockKv, pass, thread, S::kThreads);
       } else {
         found |= guard_values<Element, S::VTile::kBytes>(
             shared + S::v_offset(0) + stage * S::kStageBytes, pass, thread, S::kThreads);
@@ -213,10 +214,10 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     const uint32_t v_tile = ptx::shared_address(shared) + S::v_offset(0) + stage * S::kStageBytes +
                             value_place<Element, typename S::VTile>(here % 32);
     if constexpr (kSoftmax == Softmax::stale && kScores) {
-      if (turn >= notes.hot_turn && tile >= at.hot_begin && tile < at.hot_end) {
-        if (scored_line<kConfig, Element>(w, q, p, notes.context, here % 32, tile * S::kBlockKv,
-                                          k_tile, v_tile, notes.references + here % 32 / 4,
-                                          notes.wrong)) {
+      if (turn >= state.hot_turn && tile >= at.hot_begin && tile < at.hot_end) {
+        if (scored_line<kConfig, Element>(w, q, p, state.context, here % 32, tile * S::kBlockKv,
+                                          k_tile, v_tile, state.references + here % 32 / 4,
+                                          state.wrong)) {
           continue;
         }
       }
@@ -226,25 +227,25 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         Scores<S::kGroups, S::kBlockKv / 8> s;
         Probabilities<S::kGroups, S::kBlockKv / 16> pr;
         multiply_qk<kConfig, Element>(s, q, k_tile);
-        if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
+        if constexpr (kPut) get_references<kConfig>(state, w, here % 32);
         exponentiate<kConfig, false>(s, w, unit);
         pack<Element>(pr, s);
         multiply_pv<kConfig, Element>(w, pr, v_tile);
         continue;
       }
     }
-    if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
+    if constexpr (kPut) get_references<kConfig>(state, w, here % 32);
 #pragma unroll 1
     for (int i = 0; i < kSlices; ++i) {
       const int slice = (kScores ? tile_of(ptx::opaque(turn)) : tile) * kSlices + i,
                 first_key = slice * kSliceKeys;
-      const attention::TileRange range = notes.slices;
+      const attention::TileRange range = state.slices;
       if (slice < range.begin || slice >= range.end) continue;
       const LanePlace place{first_row_of(here) + here % 32 / 4, first_key_of_lane(kOrder, here)};
       Scores<S::kGroups, kSliceKeys / 8> s;
       [[maybe_unused]] FetchedBias<2 * S::kGroups, kSliceKeys / 16> bias;
       if constexpr (kScores) {
-        if (p.bias.data != nullptr) bias.fetch(p, noted.task, place, first_key);
+        if (p.bias.data != nullptr) bias.fetch(p, block_state.task, place, first_key);
       }
       if constexpr (!kIsFp32<Element>) {
         multiply_qk<kConfig, Element>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
@@ -255,25 +256,25 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
       }
       if constexpr (kFp8) {
-        scale_products(s, p, first_key, noted.limits.len_kv, here % 32);
+        scale_products(s, p, first_key, block_state.limits.len_kv, here % 32);
       }
       if constexpr (kScores) {
         if (!kGuarded && largest_of(s) > p.largest_first) {
-          (p.score_line == ScoreLine::softcap ? notes.far : notes.wrong) = true;
+          (p.score_line == ScoreLine::softcap ? state.far : state.wrong) = true;
         }
         scale_scores<kUnits, false>(s, p);
         if (p.alibi_slopes.data != nullptr) {
-          add_alibi<kOrder, kUnits>(s, p, noted.task, place, first_key);
+          add_alibi<kOrder, kUnits>(s, p, block_state.task, place, first_key);
         }
         if (p.bias.data != nullptr) {
           constexpr BiasPart kPart = kGuarded ? BiasPart::whole : BiasPart::positive;
           bias.template add_to<kPart, kUnits>(s, p.bias_type);
         }
       } else if constexpr (kFeatures == Features::all) {
-        apply_features<kIsFp32<Element>, !kGuarded>(s, p, noted.task, place, first_key);
+        apply_features<kIsFp32<Element>, !kGuarded>(s, p, block_state.task, place, first_key);
       }
       if (range.needs_mask(slice)) {
-        mask_band<kOrder>(s, noted.limits, place, first_key);
+        mask_band<kOrder>(s, block_state.limits, place, first_key);
       }
       if (kinds) level_scores(s);
       if constexpr (kSoftmax != Softmax::stale) {
@@ -294,12 +295,13 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         exponentiate<kConfig, true>(s, w, unit);
       }
       if constexpr (kFeatures == Features::all) {
-        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);
+        if (p.dropout) drop(s, p, block_state.task, place, first_key, kinds);
       }
       [[maybe_unused]] bool scaled = false;
       if constexpr (kFp8) {
         if (p.v_scale.by_key() && !kinds) {
-          scale_probabilities<kConfig, kGuarded>(s, p, first_key, noted.limits.len_kv, here % 32);
+          scale_probabilities<kConfig, kGuarded>(s, p, first_key, block_state.limits.len_kv,
+                                                 here % 32);
           scaled = true;
         }
       }
@@ -321,20 +323,20 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         }
       }
     }
-    if constexpr (kPut) put_references<kConfig>(notes, w, here % 32);
+    if constexpr (kPut) put_references<kConfig>(state, w, here % 32);
     if constexpr (kScores && !kGuarded) {
       // A bias may have removed a whole tile of some row.
       __syncwarp();
-      if (notes.far || !all_have_reference(w)) {
-        if (here % 32 == 0) notes.hot_turn = max(notes.hot_turn, turn + 2);
+      if (state.far || !all_have_reference(w)) {
+        if (here % 32 == 0) state.hot_turn = max(state.hot_turn, turn + 2);
         __syncwarp();
       }
     }
   }
   __syncwarp();
   if constexpr (kPut)
-    get_references<kConfig>(own_notes(), w, lane_source<kConfig, kFeatures>() % 32);
-  if constexpr (kScores && !kGuarded) return own_notes().wrong;
+    get_references<kConfig>(own_state(), w, lane_source<kConfig, kFeatures>() % 32);
+  if constexpr (kScores && !kGuarded) return own_state().wrong;
   return found;
 }
 

@@ -18,7 +18,7 @@
 
 #include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/kv_range.hpp"
-#include "cuda/forward_sm80/throughput/notes.cuh"
+#include "cuda/forward_sm80/throughput/block_shared_state.cuh"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/forward_sm80/throughput/tile_loader.cuh"
@@ -89,7 +89,7 @@ struct PagedKvLoader {
 
   __device__ __forceinline__ PagedKvLoader(const PagedParams& p, const CacheOrigin& origin,
                                            int /*len_kv*/, int tile, int thread) {
-    if (thread == 0) notes() = origin;
+    if (thread == 0) shared_origin() = origin;
     __syncthreads();
     const int pass = KCopy::chunk_of(thread) / 2 % kPasses;
     row = origin.first_row + tile * S::kBlockKv + pass * KCopy::kRowsPerPass +
@@ -124,9 +124,9 @@ struct PagedKvLoader {
   }
 
  private:
-  // 1 KB together with the state that all kernels keep: see block_notes.
-  static_assert(sizeof(CacheOrigin) + sizeof(BlockNotes<kConfig.warps>) <= 1024);
-  __device__ __forceinline__ static CacheOrigin& notes() {
+  // 1 KB together with the state that all kernels keep: see block_shared_state.
+  static_assert(sizeof(CacheOrigin) + sizeof(BlockSharedState<kConfig.warps>) <= 1024);
+  __device__ __forceinline__ static CacheOrigin& shared_origin() {
     return ptx::static_shared<CacheOrigin>();
   }
 
@@ -143,7 +143,7 @@ struct PagedKvLoader {
 
   // Starts the table's load for `row`, if a query sees it; the next advance() waits for it.
   __device__ __forceinline__ void look_up(const PagedParams& p, int thread) {
-    const CacheOrigin& origin = notes();
+    const CacheOrigin& origin = shared_origin();
     stored = 0;
     in_page = kUnseen;
     if (static_cast<uint32_t>(row - origin.seen_begin) >= origin.seen_rows) return;
@@ -161,8 +161,9 @@ struct PagedKvLoader {
   __device__ __forceinline__ void advance(const PagedParams& p, int thread) {
     const int page = attention::clamped(stored, 0, p.cache.num_pages - 1);
     if (page != stored && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
-    at = in_page == kUnseen ? kUnseen
-                            : in_page + static_cast<uint32_t>(page) * notes().of[thread & 1].page;
+    at = in_page == kUnseen
+             ? kUnseen
+             : in_page + static_cast<uint32_t>(page) * shared_origin().of[thread & 1].page;
     row += S::kBlockKv;
     look_up(p, thread);
   }

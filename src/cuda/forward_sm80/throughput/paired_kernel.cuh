@@ -14,7 +14,7 @@
 namespace flashcore::cuda::forward_sm80::throughput {
 
 // Block state that is not kept in registers over the main loop.
-struct PairedNotes {
+struct PairedSharedState {
   Task task;
   attention::BandLimits limits;
 };
@@ -22,7 +22,7 @@ struct PairedNotes {
 // Fills `w`: the warp's rows over the keys of both halves, for its columns.
 template <PairedConfig kPaired, class Element>
 __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
-                                              unsigned char* shared, PairedNotes& noted,
+                                              unsigned char* shared, PairedSharedState& block_state,
                                               PairNumbers<kPaired>& numbers,
                                               WarpState<PairedShape<kPaired>::kWarp>& w) {
   using S = PairedShape<kPaired>;
@@ -34,8 +34,8 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
   w.clear();
   const attention::BandLimits limits = attention::band_limits(task.sequence, p.band);
   if (thread == 0) {
-    noted.task = task;
-    noted.limits = limits;
+    block_state.task = task;
+    block_state.limits = limits;
   }
   const auto len_q = static_cast<int>(task.sequence.len_q);
   const attention::TileRange block = attention::tile_range(
@@ -91,9 +91,10 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
       typename S::Scores s;
       paired_qk<kPaired, Element>(s, q, k_address);
       if (range.needs_mask(tile)) {
-        mask_band<KeyOrder::plain>(s, noted.limits,
-                                   {noted.task.first_query + first + lane / 4, 2 * (lane % 4)},
-                                   tile * S::kBlockKv + side * S::kWarpKeys);
+        mask_band<KeyOrder::plain>(
+            s, block_state.limits,
+            {block_state.task.first_query + first + lane / 4, 2 * (lane % 4)},
+            tile * S::kBlockKv + side * S::kWarpKeys);
       }
       if (tile <= range.full_begin || !all_have_reference<S::kWarp>(w)) {
         raise_paired<kPaired>(s, w, scale, Element::kHeadroom, numbers, first, side, lane);
@@ -191,14 +192,14 @@ template <class Element>
 __global__ void __launch_bounds__(kPairedConfig.threads(), 1)
     paired_kernel(const __grid_constant__ Params p) {
   FLASHCORE_DYNAMIC_SHARED(shared);
-  FLASHCORE_SHARED_VARIABLE(noted, PairedNotes);
+  FLASHCORE_SHARED_VARIABLE(block_state, PairedSharedState);
   constexpr Config kFallback = kConfigs[kPairedConfig.fallback];
   FLASHCORE_SHARED_VARIABLE(numbers, PairNumbers<kPairedConfig>);
   WarpState<PairedShape<kPairedConfig>::kWarp> w;
   {
     const Task task = find_task<false>(p, ptx::block_index(), kPairedConfig.block_q());
     if (task.first_query >= task.sequence.rows_q) return;
-    attend_paired<kPairedConfig, Element>(p, task, shared, noted, numbers, w);
+    attend_paired<kPairedConfig, Element>(p, task, shared, block_state, numbers, w);
   }
   // The barrier also ends the last reads of Q.
   if (__syncthreads_or(!finish_paired_sums<kPairedConfig, Element>(w, numbers))) {
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kPairedConfig.threads(), 1)
     }
     return;
   }
-  store_paired<kPairedConfig, Element>(p, noted.task, shared, w);
+  store_paired<kPairedConfig, Element>(p, block_state.task, shared, w);
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

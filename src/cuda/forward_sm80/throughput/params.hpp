@@ -23,7 +23,7 @@ struct PairMatrix {
   bool in_pairs;  // keys are contiguous, and every even key is aligned to two elements
 };
 
-// One element per batch entry and head; absent if data is null.
+// One element per sequence and head; absent if data is null.
 struct HeadVector {
   const float* data;
   int64_t batch, head;
@@ -88,7 +88,7 @@ struct StateParams : Params {
   int64_t dropout_state_step;
 };
 
-// One element per batch entry, KV head and block of keys; absent if data is null.
+// One element per sequence, KV head and block of keys; absent if data is null.
 struct KeyScales {
   const float* data;
   int64_t batch, head, block;
@@ -96,7 +96,7 @@ struct KeyScales {
   constexpr bool by_key() const { return data != nullptr && block != 0; }
 };
 
-// One number per batch entry and head, which only grows; absent if data is null.
+// One number per sequence and head, which only grows; absent if data is null.
 struct LargestValues {
   float* data;
   int64_t batch, head;

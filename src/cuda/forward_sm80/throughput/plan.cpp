@@ -419,7 +419,7 @@ Launch make_launch(const ForwardProblem& p, const Choice& choice) {
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context, Kind kind) {
-  // Whether heads are grouped depends on the longest entry.
+  // Whether heads are grouped depends on the longest sequence.
   const ForwardProblem p = context.batch_invariant || has_numbers_by_head(asked)
                                ? asked
                                : host::with_grouped_heads(asked);
@@ -437,7 +437,7 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   planned.own = planned.any;
   if (!splits && choice.features != planned.any.choice.features) {
     if (choice.features == Features::none &&
-        pairs_serve(choice.config, context.device.shared_memory_a_block)) {
+        pairs_serve(choice.config, context.device.shared_memory_per_block)) {
       choice.config = kPairedRow;
     }
     planned.own = make_launch(p, choice);
@@ -485,8 +485,7 @@ Variant variant(std::string_view name, Kind kind) {
 
 std::vector<Variant> variants() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
-  return {variant(kName, Kind::half),
-          variant("forward_sm80_throughput:f32", Kind::f32),
+  return {variant(kName, Kind::half), variant("forward_sm80_throughput:f32", Kind::f32),
           variant("forward_sm80_throughput:split_kv", Kind::split_kv),
           variant("forward_sm80_throughput:fp8", Kind::fp8),
           variant("forward_sm80_throughput:paged", Kind::paged)};

@@ -252,7 +252,7 @@ __device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s)
 __device__ __forceinline__ PhiloxKey dropout_key_of(const StateParams&) {
   return ptx::static_shared<PhiloxKey>();
 }
-__device__ __forceinline__ void note_dropout_key(const StateParams& p) {
+__device__ __forceinline__ void keep_dropout_key(const StateParams& p) {
   ptx::static_shared<PhiloxKey>() =
       p.dropout_state == nullptr
           ? p.dropout_key

@@ -13,7 +13,7 @@
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/launch_limits.hpp"
-#include "kernel/seen_by_choice.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 #include "problem/dtypes.hpp"
 #include "problem/entries.hpp"
 #include "problem/sizes.hpp"
@@ -142,7 +142,7 @@ Supports supports(Kind kind) {
 
 bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kMostQueries = 16, kFewestKeys = 2048;
-  const ForwardProblem seen = seen_by_choice(p, context);
+  const ForwardProblem seen = problem_for_heuristics(p, context);
   if (seen.seqlen_q > kMostQueries || seen.seqlen_kv < kFewestKeys) return false;
   const ForwardProblem grouped = host::with_grouped_heads(p);
   return refuse_sizes(grouped, Kind::split_kv).empty() &&
@@ -152,7 +152,8 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (is_fp8(p.dtype)) return Features::fp8;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
-  if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !(p.softmax_scale > 0)) return Features::all;
+  if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !(p.softmax_scale > 0))
+    return Features::all;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
     return Features::all;
   }

@@ -1,4 +1,4 @@
-// A block's task: a tile of queries of one batch entry and head.
+// A block's task: a tile of queries of one sequence and head.
 #pragma once
 
 #include <cstdint>
@@ -107,7 +107,7 @@ __device__ inline int64_t partial_row(const Params& p, const Task& task, int row
   return (int64_t{task.batch} * p.heads_q + task.head) * p.seqlen_q + row;
 }
 
-// Returns row `row` of a batch entry and head; in a packed tensor, counted from its first row.
+// Returns row `row` of a sequence and head; in a packed tensor, counted from its first row.
 template <int kElementBytes>
 __device__ inline const unsigned char* row_pointer(const attention::RowMatrix& m, int batch,
                                                    int head, int64_t row) {

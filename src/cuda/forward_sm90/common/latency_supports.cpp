@@ -7,7 +7,7 @@
 namespace flashcore::cuda::forward_sm90 {
 namespace {
 
-using attention::latency::Cover;
+using attention::latency::TileBounds;
 
 constexpr int32_t kHopper = 90;  // code for 9.0a runs nowhere else
 
@@ -23,15 +23,17 @@ Supports latency_supports() {
   return host::latency_supports({kHopper, kHopper}, Feature::unmapped_o);
 }
 
-Cover cover_of(const ForwardProblem& p) {
-  if (is_whole(p)) return Cover::whole;
+TileBounds tile_bounds_of(const ForwardProblem& p) {
+  if (is_whole(p)) return TileBounds::none;
   ForwardProblem open = p;
   open.band.right = Band::kUnlimited;
-  return is_whole(open) ? Cover::band : Cover::any;
+  return is_whole(open) ? TileBounds::causal_only : TileBounds::checked;
 }
 
-std::string_view cover_name(Cover cover) {
-  return cover == Cover::any ? "any" : cover == Cover::band ? "band" : "whole";
+std::string_view tile_bounds_name(TileBounds bounds) {
+  return bounds == TileBounds::checked       ? "checked"
+         : bounds == TileBounds::causal_only ? "causal_only"
+                                             : "none";
 }
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -12,8 +12,8 @@ namespace flashcore::cuda::forward_sm90 {
 Supports latency_supports();
 
 // What the instance for a problem may take for granted.
-attention::latency::Cover cover_of(const ForwardProblem& problem);
+attention::latency::TileBounds tile_bounds_of(const ForwardProblem& problem);
 // How names of instances spell it: any, band or whole.
-std::string_view cover_name(attention::latency::Cover cover);
+std::string_view tile_bounds_name(attention::latency::TileBounds bounds);
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -8,7 +8,7 @@
 namespace flashcore::cuda::forward_sm90 {
 
 using attention::BandLimits;
-using attention::latency::Cover, attention::latency::Params;
+using attention::latency::TileBounds, attention::latency::Params;
 
 struct Maps {
   CUtensorMap q, k, v;

@@ -38,7 +38,7 @@ struct Softmax {
   // Masks the scores of keys that this lane's rows do not see.
   __device__ __forceinline__ void mask(Scores<S>& s, int tile) const {
     if (S::kWhole || !task.tiles.needs_mask(tile)) return;
-    constexpr bool kBand = S::kCover == Cover::band;
+    constexpr bool kBand = S::kTileBounds == TileBounds::causal_only;
     constexpr attention::Ends kEnds = kBand ? attention::Ends::end : attention::Ends::both;
     const int row = task.first_query + 16 * warp + lane / 4;
     const int first = tile * S::Tile::kRows + 2 * (lane % 4);

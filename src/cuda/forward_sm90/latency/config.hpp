@@ -5,7 +5,7 @@
 //
 // Each of the cluster's four warpgroups has its own keys (attention/latency/key_tiles.hpp) and its own slots.
 // If all keys fit the slots, they are loaded at once, without a wait. At head
-// dimension 64, two blocks share an SM, so that one computes while the other waits.
+// dimension 64, two blocks share one SM, so that one computes while the other waits.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ inline constexpr int kLargestHeadDim = 128;
 inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // in one block's shared memory
 
 // Blocks per query tile. `one_wave`: with two blocks per tile, every block of the launch has
-// an SM to itself. Otherwise one block computes the tile, provided that it holds all keys.
+// one SM to itself. Otherwise one block computes the tile, provided that it holds all keys.
 constexpr int ranks_of(int64_t seqlen_kv, bool one_wave) {
   return !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
 }

@@ -40,7 +40,7 @@ struct Copies {
   // Initialises the barriers of tile `warp`, of the last tile (one warp) and of messages to warps. If blocks
   // start together, the warps that start the first copies initialise no other barriers. Called by one lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
-    constexpr int kFirst = S::kCover != Cover::any ? 3 : 0;
+    constexpr int kFirst = S::kTileBounds != TileBounds::checked ? 3 : 0;
     constexpr int kBytes = S::MergeMemory::kOutputBytes;
     constexpr int kRowBytes = S::MergeMemory::kRowBytes;
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
@@ -83,7 +83,9 @@ struct Copies {
   // The order of the two tiles of a part, 0, 1 or 1, 0: neighbouring
   // blocks of a head, which run at the same time, request different tiles.
   __device__ __forceinline__ int flip(int group) const {
-    return S::kCover != Cover::any && count(group) == kSlots ? task.first_query / kBlockQ % 2 : 0;
+    return S::kTileBounds != TileBounds::checked && count(group) == kSlots
+               ? task.first_query / kBlockQ % 2
+               : 0;
   }
   // Starts the copy of a warpgroup's tile number i, if there is one.
   __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,

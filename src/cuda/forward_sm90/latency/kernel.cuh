@@ -29,10 +29,11 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     Copies<S>::make_barriers(smem, warp);
   }
   __syncwarp();
-  if (S::kCover == Cover::any && p.varies)
+  if (S::kTileBounds == TileBounds::checked && p.varies)
     ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<S::kCover, kBlockQ, S::kRanks>(p, early);
-  if (S::kCover == Cover::any && !task.exists()) return;  // for both blocks of the cluster
+  const Task task = find_task<S::kTileBounds, kBlockQ, S::kRanks>(p, early);
+  if (S::kTileBounds == TileBounds::checked && !task.exists())
+    return;  // for both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
@@ -60,11 +61,12 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
 }
 
 // Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, Cover kCover>
+template <int kConfigIndex, class Element, TileBounds kTileBounds>
 __global__ void __cluster_dims__(kConfigs[kConfigIndex].ranks, 1,
                                  1) __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
     forward_latency_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
-  if constexpr (ptx::kHasWgmma) latency::compute<Shape<kConfigIndex, Element, kCover>>(maps, p);
+  if constexpr (ptx::kHasWgmma)
+    latency::compute<Shape<kConfigIndex, Element, kTileBounds>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_sm90::latency

@@ -89,7 +89,7 @@ struct MergeBase {
     const uint32_t lanes = __ballot_sync(0xffffffffU, places.in_use && !finite);
     if (lanes != 0) [[unlikely]] {
       __syncwarp();  // earlier stores are overwritten
-      store_exactly<typename S::Element, S::kCover == Cover::any, 4>(
+      store_exactly<typename S::Element, S::kTileBounds == TileBounds::checked, 4>(
           p, lanes, task.first_query + 16 * warp + 8 * group, rank * S::kStoredColumns, kPieces);
     }
   }

@@ -12,8 +12,8 @@
 #include "cuda/forward_sm90/latency/config.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 #include "kernel/query_tiles.hpp"
-#include "kernel/seen_by_choice.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency {
 namespace {
@@ -33,7 +33,7 @@ bool serves(const Config& config, int own, const ForwardProblem& p) {
 
 // The row of kConfigs.
 int config_of(const ForwardProblem& p, const PlanContext& context) {
-  const ForwardProblem seen = seen_by_choice(p, context);
+  const ForwardProblem seen = problem_for_heuristics(p, context);
   const bool one_wave = fits_twice(seen, kBlockQ, context.device.multiprocessors);
   const int own = choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave);
   for (size_t row = 0; row < kConfigs.size() && !context.config.empty(); ++row) {
@@ -60,7 +60,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   return plan_mapped(p, context,
                      {kName, kName, kBlockQ, kConfigs[static_cast<size_t>(config)].ranks,
                       fmt::format("small_{}_config{}_{}", launch::element_name(p.dtype), config,
-                                  cover_name(cover_of(p)))});
+                                  tile_bounds_name(tile_bounds_of(p)))});
 }
 
 }  // namespace

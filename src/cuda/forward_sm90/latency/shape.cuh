@@ -18,12 +18,12 @@ constexpr int k_tile(int group, int slot) { return 1 + slot * kGroups + group; }
 constexpr int v_tile(int group, int slot) { return k_tile(group, slot) + kGroups * kSlots; }
 constexpr bool is_v(int tile) { return tile >= v_tile(0, 0); }
 
-template <int kConfigIndex, class Element_, Cover kCover_>
+template <int kConfigIndex, class Element_, TileBounds kTileBounds_>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  static constexpr Cover kCover = kCover_;
-  static constexpr bool kWhole = kCover == Cover::whole;
+  static constexpr TileBounds kTileBounds = kTileBounds_;
+  static constexpr bool kWhole = kTileBounds == TileBounds::none;
   static constexpr int kHeadDim = kConfig.head_dim;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 16;

@@ -24,7 +24,7 @@ template <class S>
 __device__ __forceinline__ TileRange span_of(const Task& task, const Early& early,
                                              int first_query) {
   if constexpr (S::kWhole) return task.tiles;
-  if (S::kCover == Cover::any) {
+  if (S::kTileBounds == TileBounds::checked) {
     return attention::tile_range(task.limits, task.len_q, first_query, first_query + kRankQ,
                                  kBlockKv);
   }
@@ -51,9 +51,10 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   __syncwarp();
   // Earlier grids may write the lengths.
-  if (S::kCover == Cover::any && p.varies) ptx::wait_for_earlier_grids();
-  const Task task = find_task<S::kCover, kBlockQ, kRanks>(p, early);
-  if (S::kCover == Cover::any && !task.exists()) return;  // for both blocks of the cluster
+  if (S::kTileBounds == TileBounds::checked && p.varies) ptx::wait_for_earlier_grids();
+  const Task task = find_task<S::kTileBounds, kBlockQ, kRanks>(p, early);
+  if (S::kTileBounds == TileBounds::checked && !task.exists())
+    return;  // for both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank};
   if (copies_ring) {
     ptx::release_registers<kCopyRegisters>();
@@ -111,11 +112,11 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   store.store(w, its, weight, lse);
 }
 
-template <class Element, Cover kCover>
+template <class Element, TileBounds kTileBounds>
 __global__ void __cluster_dims__(kRanks, 1, 1) __launch_bounds__(kThreads, 1)
     forward_latency_wide_kernel(const __grid_constant__ Params p,
                                 const __grid_constant__ Maps maps) {
-  if constexpr (ptx::kHasWgmma) latency_wide::compute<Shape<Element, kCover>>(maps, p);
+  if constexpr (ptx::kHasWgmma) latency_wide::compute<Shape<Element, kTileBounds>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

@@ -20,7 +20,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   return plan_mapped(
       p, context,
       {kName, kFamily, kBlockQ, kRanks,
-       fmt::format("{}_{}", launch::element_name(p.dtype), cover_name(cover_of(p)))});
+       fmt::format("{}_{}", launch::element_name(p.dtype), tile_bounds_name(tile_bounds_of(p)))});
 }
 
 }  // namespace

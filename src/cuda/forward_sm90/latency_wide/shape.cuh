@@ -13,11 +13,11 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-template <class Element_, Cover kCover_>
+template <class Element_, TileBounds kTileBounds_>
 struct Shape {
   using Element = Element_;
-  static constexpr Cover kCover = kCover_;
-  static constexpr bool kWhole = kCover == Cover::whole;
+  static constexpr TileBounds kTileBounds = kTileBounds_;
+  static constexpr bool kWhole = kTileBounds == TileBounds::none;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 16;
   static constexpr int kQkSteps = kHeadDim / 16;

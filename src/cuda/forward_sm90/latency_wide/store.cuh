@@ -166,7 +166,8 @@ struct Store {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int query = task.first_query + 16 * warp + 4 * i + lane / 8;
-      if (S::kCover == Cover::any && query >= task.len_q) eight[i] = make_uint4(0, 0, 0, 0);
+      if (S::kTileBounds == TileBounds::checked && query >= task.len_q)
+        eight[i] = make_uint4(0, 0, 0, 0);
       if (query < task.rows_q && places.columns > 64 * kHalf) {
         *reinterpret_cast<uint4*>(places.o + i * places.o_step + 64 * kHalf) = eight[i];
       }

@@ -38,7 +38,7 @@ struct Config {
   int block_kv;
   int q_slots;
   int stages;  // of the K ring, and of the V ring
-  int blocks_an_sm;
+  int blocks_per_sm;
   bool split_softmax;  // half of the exponentials overlap the second product
   bool ping_pong;      // consumers take turns at starting products
   bool plain;          // compiled without features;
@@ -57,10 +57,12 @@ struct Config {
   }
 
   // Registers per thread, out of those that the launch allocates: see ptx::release_registers.
-  constexpr int producer_registers() const { return consumers == 3 || blocks_an_sm == 3 ? 32 : 40; }
+  constexpr int producer_registers() const {
+    return consumers == 3 || blocks_per_sm == 3 ? 32 : 40;
+  }
   constexpr int consumer_registers() const {
-    if (blocks_an_sm == 3) return 128;
-    if (blocks_an_sm == 2) return 216;
+    if (blocks_per_sm == 3) return 128;
+    if (blocks_per_sm == 2) return 216;
     return consumers == 3 ? 160 : 232;
   }
 
@@ -76,7 +78,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 2,
            .stages = 4,
-           .blocks_an_sm = 1,
+           .blocks_per_sm = 1,
            .split_softmax = false,
            .ping_pong = true,
            .plain = true,
@@ -87,7 +89,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 2,
            .stages = 2,
-           .blocks_an_sm = 2,
+           .blocks_per_sm = 2,
            .split_softmax = false,
            .ping_pong = false,
            .plain = true,
@@ -98,7 +100,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 64,
            .q_slots = 2,
            .stages = 2,
-           .blocks_an_sm = 3,
+           .blocks_per_sm = 3,
            .split_softmax = false,
            .ping_pong = false,
            .plain = true,
@@ -109,7 +111,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 2,
            .stages = 4,
-           .blocks_an_sm = 1,
+           .blocks_per_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = false,
@@ -120,7 +122,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 2,
            .stages = 2,
-           .blocks_an_sm = 1,
+           .blocks_per_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -131,7 +133,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 2,
            .stages = 2,
-           .blocks_an_sm = 1,
+           .blocks_per_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -142,7 +144,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 1,
            .stages = 2,
-           .blocks_an_sm = 1,
+           .blocks_per_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -153,7 +155,7 @@ inline constexpr std::array kConfigs = {
            .block_kv = 64,
            .q_slots = 1,
            .stages = 2,
-           .blocks_an_sm = 1,
+           .blocks_per_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -207,14 +209,14 @@ constexpr int choose_paged_config(int64_t head_dim_qk, int64_t head_dim_v, bool 
 
 // Checks what the kernels rely on.
 constexpr bool is_sound(const Config& c) {
-  const int threads = c.threads() * c.blocks_an_sm;
+  const int threads = c.threads() * c.blocks_per_sm;
   const int allocated = 65536 / threads / 8 * 8 * c.threads();
   const int wanted =
       kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
   return c.head_dim_qk % 32 == 0 && c.head_dim_v % 32 == 0 &&
          (c.block_kv == 64 || c.block_kv == 128) && c.q_slots >= 1 &&
          (c.stages & (c.stages - 1)) == 0 && c.tile_bytes() + kBarrierBytes <= kSharedMemory &&
-         c.blocks_an_sm * (c.tile_bytes() + kBarrierBytes + kSharedMemoryOwn) <= kSharedMemorySm &&
+         c.blocks_per_sm * (c.tile_bytes() + kBarrierBytes + kSharedMemoryOwn) <= kSharedMemorySm &&
          wanted <= allocated && c.held_registers() + 24 <= c.consumer_registers();
 }
 static_assert([] {

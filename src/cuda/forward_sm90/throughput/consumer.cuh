@@ -61,14 +61,18 @@ struct Consumer {
 
   // Values derived from the thread index are recomputed for each use, so that the compiler does
   // not keep them in registers; where registers are scarcest, the index itself is read again.
-  __device__ __forceinline__ uint32_t thread_anew() const {
+  __device__ __forceinline__ uint32_t reload_thread_index() const {
     return S::kHoldsThread ? ptx::opaque(thread) : static_cast<uint32_t>(ptx::thread_index());
   }
-  __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
-  __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
+  __device__ __forceinline__ int lane() const {
+    return static_cast<int>(reload_thread_index() % 32);
+  }
+  __device__ __forceinline__ int warp() const {
+    return static_cast<int>(reload_thread_index() / 32 % 4);
+  }
   // The lane's row of slot 0, relative to the tile.
   __device__ __forceinline__ int row() const {
-    const uint32_t t = thread_anew();
+    const uint32_t t = reload_thread_index();
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
   }
 
@@ -214,7 +218,7 @@ struct Consumer {
   // True if this warp's scores came near the cap in this tile, or if
   // there is no cap. Kept in shared memory: registers are scarce.
   __device__ __forceinline__ bool& caps_exactly() const {
-    return smem.caps_exactly[thread_anew() / kWarpThreads - kWarpgroupWarps];
+    return smem.caps_exactly[reload_thread_index() / kWarpThreads - kWarpgroupWarps];
   }
   __device__ __forceinline__ void cap_exactly(bool exactly) const {
     __syncwarp();
@@ -264,7 +268,7 @@ struct Consumer {
 
   // Holds the sums while scores are recomputed; in shared memory where registers are scarce.
   __device__ __forceinline__ float2& saved_sum() const {
-    return smem.saved_sum[thread_anew() - kWarpgroupThreads];
+    return smem.saved_sum[reload_thread_index() - kWarpgroupThreads];
   }
   __device__ __forceinline__ void save_sum() const {
     if constexpr (!S::kHoldsSums) saved_sum() = make_float2(sum[0], sum[1]);

@@ -187,7 +187,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
 // Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
-                                  kConfigs[kConfigIndex].blocks_an_sm)
+                                  kConfigs[kConfigIndex].blocks_per_sm)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
 }
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
 // The kernel for paged keys and values.
 template <int kConfigIndex, class Element, bool kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
-                                  kConfigs[kConfigIndex].blocks_an_sm)
+                                  kConfigs[kConfigIndex].blocks_per_sm)
     paged_kernel(const __grid_constant__ Maps maps, const __grid_constant__ PagedParams p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures, true>>(maps, p);
 }

@@ -24,7 +24,7 @@
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/host/unique_name.hpp"
 #include "cuda/launch/launch.hpp"
-#include "kernel/seen_by_choice.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 #include "problem/entries.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -100,7 +100,7 @@ int best_tile(const ForwardProblem& p, const PlanContext& context, ChooseTile ch
   for (const int row : tile_candidates(p)) {
     if (config_text(kConfigs[static_cast<size_t>(row)]) == context.config) return row;
   }
-  return choose_tile(seen_by_choice(p, context), context.device);
+  return choose_tile(problem_for_heuristics(p, context), context.device);
 }
 
 std::string own_tile(const ForwardProblem& p, const PlanContext& context, ChooseTile choose_tile) {
@@ -128,7 +128,7 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context, Choose
   planned.params.launch_name = host::unique_name();
   const int64_t tiles = most_tiles(p, planned.params, config.block_q());
   planned.blocks =
-      static_cast<unsigned int>(std::min(tiles, multiprocessors * config.blocks_an_sm));
+      static_cast<unsigned int>(std::min(tiles, multiprocessors * config.blocks_per_sm));
   planned.has_keys = (p.packed_kv() ? p.total_kv : p.seqlen_kv) > 0;
   planned.counts = (is_uneven(p, config) || p.paging.flat) && tiles > planned.blocks;
   return planned;

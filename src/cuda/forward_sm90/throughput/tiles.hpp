@@ -56,8 +56,8 @@ constexpr WorkUnit work_unit(const Config& config) {
           .block_q = config.block_q(),
           .group_q = kWarpgroupRows,
           .step_keys = config.block_kv,
-          .units_at_once = config.blocks_an_sm,
-          .most_at_once = config.blocks_an_sm};
+          .units_at_once = config.blocks_per_sm,
+          .most_at_once = config.blocks_per_sm};
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

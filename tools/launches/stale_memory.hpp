@@ -7,6 +7,6 @@
 namespace flashcore::fake {
 
 // On the stack at once; in memory from operator new from now on.
-void leave_over(std::byte value);
+void fill_with_stale(std::byte value);
 
 }  // namespace flashcore::fake

@@ -1,4 +1,4 @@
-#include "kernel/seen_by_choice.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ int64_t length_of_most_work(int64_t total, int64_t batch, int64_t longest) {
 
 }  // namespace
 
-ForwardProblem seen_by_choice(const ForwardProblem& p, const PlanContext& context) {
+ForwardProblem problem_for_heuristics(const ForwardProblem& p, const PlanContext& context) {
   ForwardProblem seen = p;
   if (context.batch_invariant) {
     seen.batch = 1;

@@ -37,7 +37,8 @@ __device__ __forceinline__ float lanes_sum(float x) {
 // Writes the statistics of query `row`, counted over all blocks of block_q queries. All kLanes
 // adjacent lanes call this. Rows past the last query, and rows that see no key, have zero weights.
 template <int kLanes, class Element>
-__device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int block_q, int lane) {
+__device__ __forceinline__ void write_row_stats(const RowParams& p, int64_t row, int block_q,
+                                                int lane) {
   const int64_t number = row / block_q;
   const auto in_block = static_cast<int>(row - number * block_q);
   const int64_t batch_head = number / p.q_blocks;
@@ -68,9 +69,9 @@ __device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int 
     }
     if (lse == __int_as_float(0x7f800000)) negative_lse = __int_as_float(0x7fffffff);
   }
-  float* const notes = p.notes + number * (2 * block_q) + in_block;
-  notes[0] = negative_lse;
-  notes[block_q] = delta;
+  float* const row_stats = p.row_stats + number * (2 * block_q) + in_block;
+  row_stats[0] = negative_lse;
+  row_stats[block_q] = delta;
 }
 
 // A block of queries, and its sequence's rows.
@@ -97,8 +98,8 @@ __device__ __forceinline__ const OwnBlock& find_own_block(const RowParams& p,
 // Writes the statistics with options, and the query's term of its head's
 // dSink. The rows of a thread block belong to one block of queries.
 template <int kLanes, class Element>
-__device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Options& options,
-                                                    int64_t row, int block_q, int lane) {
+__device__ __forceinline__ void write_row_stats_of_entry(const RowParams& p, const Options& options,
+                                                         int64_t row, int block_q, int lane) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const int64_t number = row / block_q;
   const auto in_block = static_cast<int>(row - number * block_q);
@@ -127,9 +128,9 @@ __device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Op
     if (lse == kInfinity) lse = std::numeric_limits<float>::quiet_NaN();
     if (lse != -kInfinity) negative_lse = -lse * attention::kLog2E;
   }
-  float* const notes = p.notes + number * (2 * block_q) + in_block;
-  notes[0] = negative_lse;
-  notes[block_q] = delta;
+  float* const row_stats = p.row_stats + number * (2 * block_q) + in_block;
+  row_stats[0] = negative_lse;
+  row_stats[block_q] = delta;
   if (options.sink_terms == nullptr) return;
   if (sees) {
     const float sink = options.sinks[head * options.sink_head];

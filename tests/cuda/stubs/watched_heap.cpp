@@ -1,6 +1,6 @@
 // A file of its own: where these operators can be inlined, GCC sees one half of a pair only and
 // warns that new and free do not match.
-#include "tests/cuda/stand_in/watched_heap.hpp"
+#include "tests/cuda/stubs/watched_heap.hpp"
 
 #include <cstdlib>
 #include <new>

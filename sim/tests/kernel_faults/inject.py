@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Plants a fault into a copy of a kernel, runs it on the simulator, and checks what that reports.
+"""Injects a fault into a copy of a kernel, runs it on the simulator, and checks what that reports.
 
-usage: plant.py --build DIRECTORY [--launcher PROGRAM] [--keep] [--jobs N] [NAME... | --all]
-       plant.py --names
+usage: inject.py --build DIRECTORY [--launcher PROGRAM] [--keep] [--jobs N] [NAME... | --all]
+       inject.py --names
 
 A fault (faults.py) changes files below src/. The changed files go to an overlay folder that is
 searched before src/, the one translation unit that the fault needs is compiled as the build

@@ -12,11 +12,11 @@
 
 namespace flashcore::bench {
 
-class BatchCompany {
+class BatchInvarianceCases {
  public:
   // The seed determines the entry, its data and the options. Half of the entries have few queries
   // and up to 20 * largest_seqlen keys.
-  BatchCompany(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim);
+  BatchInvarianceCases(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim);
 
   size_t batches() const { return batches_.size(); }
   Problem problem(size_t batch) const;

@@ -22,7 +22,7 @@ __device__ __forceinline__ float scale_of_column(const Params& p, const attentio
 }
 
 __global__ void __launch_bounds__(kThreads)
-    append_columns_kernel(const __grid_constant__ Params p) {
+    append_v_transposed_kernel(const __grid_constant__ Params p) {
   const auto batch = static_cast<int>(blockIdx.x / static_cast<uint32_t>(p.seqlen_q));
   const int new_row = static_cast<int>(blockIdx.x) - batch * p.seqlen_q;
   const NewRow row = find_new_row(p, p.cache, batch, new_row);

@@ -13,6 +13,6 @@ namespace flashcore {
 // neither may the choice: one entry of 4,096 queries and keys, whatever the batch.
 //
 // Not a problem to compute: strides and options are those of `p`.
-ForwardProblem seen_by_choice(const ForwardProblem& p, const PlanContext& context);
+ForwardProblem problem_for_heuristics(const ForwardProblem& p, const PlanContext& context);
 
 }  // namespace flashcore

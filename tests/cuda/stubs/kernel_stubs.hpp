@@ -1,4 +1,4 @@
-// What the made-up kernels were launched with.
+// What the kernel stubs were launched with.
 #pragma once
 
 #include <cstddef>

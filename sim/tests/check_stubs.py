@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every file and function of src/cuda/ptx has a stand-in in sim/cuda/ptx.
+"""Every file and function of src/cuda/ptx has a stub in sim/cuda/ptx.
 
-usage: check_stand_ins.py SOURCE_DIRECTORY
+usage: check_stubs.py SOURCE_DIRECTORY
 """
 import pathlib
 import re
@@ -23,12 +23,12 @@ def main():
     files = sorted((root / "src/cuda/ptx").glob("*.cuh"))
     missing, checked = [], 0
     for path in files:
-        stand_in = root / "sim/cuda/ptx" / path.name
-        if not stand_in.is_file():
+        stub = root / "sim/cuda/ptx" / path.name
+        if not stub.is_file():
             missing.append(f"{path.name}: no file sim/cuda/ptx/{path.name}")
             continue
         # wgmma's widths are one template.
-        have = functions(stand_in) | (functions(root / "sim/cuda/ptx/wgmma.cuh")
+        have = functions(stub) | (functions(root / "sim/cuda/ptx/wgmma.cuh")
                                       if path.name.startswith("wgmma") else set())
         wanted = functions(path)
         checked += len(wanted)

@@ -1,6 +1,6 @@
 // The inputs of the choice: never the batch if batch invariance is promised, and at most
 // a hint otherwise.
-#include "kernel/seen_by_choice.hpp"
+#include "kernel/problem_for_heuristics.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,24 +24,24 @@ ForwardProblem packed(int64_t batch, int64_t total_q, int64_t total_kv, int64_t 
 }
 
 std::tuple<int64_t, int64_t, int64_t> seen(const ForwardProblem& p) {
-  const ForwardProblem s = seen_by_choice(p, {});
+  const ForwardProblem s = problem_for_heuristics(p, {});
   return {s.batch, s.seqlen_q, s.seqlen_kv};
 }
 
-TEST(SeenByChoice, EqualEntriesAreTheSameWithAHintAndWithout) {
+TEST(ProblemForHeuristics, EqualEntriesAreTheSameWithAHintAndWithout) {
   const auto wanted = std::tuple<int64_t, int64_t, int64_t>{256, 128, 128};
   EXPECT_EQ(seen(packed(256, 32768, 32768, 32768, 32768)), wanted);
   EXPECT_EQ(seen(packed(256, 32768, 32768, 128, 128)), wanted);
 }
 
-TEST(SeenByChoice, OneLongEntryIsWhatCountsWhereItIsKnown) {
+TEST(ProblemForHeuristics, OneLongEntryIsWhatCountsWhereItIsKnown) {
   const auto [batch, q, kv] = seen(packed(256, 16384 + 255 * 64, 16384 + 255 * 64, 16384, 16384));
   EXPECT_EQ(batch, 2);
   EXPECT_NEAR(static_cast<double>(q), 16384, 100);
   EXPECT_EQ(q, kv);
 }
 
-TEST(SeenByChoice, AnyPackedBatchHasLengths) {
+TEST(ProblemForHeuristics, AnyPackedBatchHasLengths) {
   for (const int64_t batch : {0, 1, 2, 1000}) {
     for (const int64_t total : {0, 1, 7, 1 << 28}) {
       for (const int64_t longest : {int64_t{0}, total / 2, total}) {
@@ -55,7 +55,7 @@ TEST(SeenByChoice, AnyPackedBatchHasLengths) {
   }
 }
 
-TEST(SeenByChoice, NothingOfTheBatchWhereThatIsPromised) {
+TEST(ProblemForHeuristics, NothingOfTheBatchWhereThatIsPromised) {
   PlanContext context;
   context.batch_invariant = true;
   ForwardProblem dense = packed(3, 0, 0, 1, 9000);
@@ -64,7 +64,7 @@ TEST(SeenByChoice, NothingOfTheBatchWhereThatIsPromised) {
   padded.batch = 1, padded.seqlen_q = 77, padded.seqlens_kv.present = true;
   for (const ForwardProblem& p :
        {packed(256, 32768, 32768, 128, 128), packed(1, 1, 100000, 1, 100000), dense, padded}) {
-    const ForwardProblem s = seen_by_choice(p, context);
+    const ForwardProblem s = problem_for_heuristics(p, context);
     EXPECT_EQ(s.batch, 1);
     EXPECT_EQ(s.seqlen_q, 4096);
     EXPECT_EQ(s.seqlen_kv, 4096);
@@ -73,7 +73,7 @@ TEST(SeenByChoice, NothingOfTheBatchWhereThatIsPromised) {
   }
 }
 
-TEST(SeenByChoice, DenseBatchesAreAsTheyAre) {
+TEST(ProblemForHeuristics, DenseBatchesAreAsTheyAre) {
   ForwardProblem dense = packed(3, 0, 0, 5, 9000);
   dense.packed = false;
   EXPECT_EQ(seen(dense), (std::tuple<int64_t, int64_t, int64_t>{3, 5, 9000}));

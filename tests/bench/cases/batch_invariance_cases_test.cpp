@@ -1,5 +1,5 @@
 // One entry in several batches: only the entry is the same in all of them.
-#include "bench/cases/batch_company.hpp"
+#include "bench/cases/batch_invariance_cases.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kSeqlen = 24, kHeadDim = 72;
 
 // Computed by the fp64 reference, whose rows are independent.
-std::vector<double> computed(const bench::BatchCompany& company, size_t batch, bool spoil) {
-  bench::HostProblem host = company.fill(batch);
+std::vector<double> computed(const bench::BatchInvarianceCases& cases, size_t batch, bool spoil) {
+  bench::HostProblem host = cases.fill(batch);
   if (spoil) {
     bench::HostTensor& v = host.at("v");
     for (int64_t i = 0; i < v.elements(); ++i) v.set(i, v.get(i) + 1);
@@ -29,29 +29,29 @@ std::vector<double> computed(const bench::BatchCompany& company, size_t batch, b
   std::vector<std::byte> workspace(plan->workspace_bytes());
   const Status ran = plan->run(host.arguments(), workspace.data(), workspace.size());
   EXPECT_TRUE(ran.ok()) << ran.message();
-  return company.results(host, batch);
+  return cases.results(host, batch);
 }
 
-TEST(BatchCompany, TheEntryIsTheSameInAllBatches) {
+TEST(BatchInvarianceCases, TheEntryIsTheSameInAllBatches) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
-    const bench::BatchCompany company(seed, kSeqlen, kHeadDim);
-    ASSERT_EQ(company.batches(), 8U);
-    const std::vector<double> alone = computed(company, 0, false);
+    const bench::BatchInvarianceCases cases(seed, kSeqlen, kHeadDim);
+    ASSERT_EQ(cases.batches(), 8U);
+    const std::vector<double> alone = computed(cases, 0, false);
     ASSERT_FALSE(alone.empty());
     for (const double x : alone) ASSERT_FALSE(std::isnan(x)) << "seed " << seed;
-    for (size_t batch = 1; batch < company.batches(); ++batch) {
-      EXPECT_EQ(computed(company, batch, false), alone)
-          << "seed " << seed << ": " << company.describe(batch);
+    for (size_t batch = 1; batch < cases.batches(); ++batch) {
+      EXPECT_EQ(computed(cases, batch, false), alone)
+          << "seed " << seed << ": " << cases.describe(batch);
     }
-    EXPECT_NE(computed(company, 3, true), alone) << "other values would not be noticed";
+    EXPECT_NE(computed(cases, 3, true), alone) << "other values would not be noticed";
   }
 }
 
-TEST(BatchCompany, BatchesHaveEveryForm) {
+TEST(BatchInvarianceCases, BatchesHaveEveryForm) {
   int padded = 0, bounded = 0, packed = 0;
-  const bench::BatchCompany company(5, kSeqlen, kHeadDim);
-  for (size_t batch = 0; batch < company.batches(); ++batch) {
-    const Problem problem = company.problem(batch);
+  const bench::BatchInvarianceCases cases(5, kSeqlen, kHeadDim);
+  for (size_t batch = 0; batch < cases.batches(); ++batch) {
+    const Problem problem = cases.problem(batch);
     padded += problem.seqlens_kv ? 1 : 0;
     packed += problem.cu_seqlens_q ? 1 : 0;
     bounded += problem.max_seqlen_q > 0 ? 1 : 0;

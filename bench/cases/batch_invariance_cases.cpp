@@ -1,4 +1,4 @@
-#include "bench/cases/batch_company.hpp"
+#include "bench/cases/batch_invariance_cases.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -39,7 +39,8 @@ void set_starts(HostTensor& tensor, const std::vector<int64_t>& lengths) {
 
 }  // namespace
 
-BatchCompany::BatchCompany(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim)
+BatchInvarianceCases::BatchInvarianceCases(uint64_t seed, int64_t largest_seqlen,
+                                           int64_t largest_head_dim)
     : seed_(seed) {
   Random random(seed);
   random.bits();  // seeds 0, 1, 2, ... are used unchanged: step away from them
@@ -90,12 +91,12 @@ BatchCompany::BatchCompany(uint64_t seed, int64_t largest_seqlen, int64_t larges
   }
 }
 
-void BatchCompany::add(Form form, size_t place, std::vector<int64_t> len_q,
-                       std::vector<int64_t> len_kv, bool bounded) {
+void BatchInvarianceCases::add(Form form, size_t place, std::vector<int64_t> len_q,
+                               std::vector<int64_t> len_kv, bool bounded) {
   batches_.push_back({form, place, std::move(len_q), std::move(len_kv), bounded});
 }
 
-Problem BatchCompany::problem(size_t batch) const {
+Problem BatchInvarianceCases::problem(size_t batch) const {
   const Batch& b = batches_[batch];
   const auto entries = static_cast<int64_t>(b.len_q.size());
   const bool packed = b.form == Form::packed;
@@ -128,7 +129,7 @@ Problem BatchCompany::problem(size_t batch) const {
 }
 
 // The entry's rows depend only on the seed, the others' rows also on the batch's number.
-void BatchCompany::fill_rows(HostProblem& host, size_t batch, const char* name) const {
+void BatchInvarianceCases::fill_rows(HostProblem& host, size_t batch, const char* name) const {
   const Batch& b = batches_[batch];
   HostTensor& tensor = host.at(name);
   const bool packed = b.form == Form::packed, query = name[0] == 'q';
@@ -149,7 +150,7 @@ void BatchCompany::fill_rows(HostProblem& host, size_t batch, const char* name) 
   }
 }
 
-HostProblem BatchCompany::fill(size_t batch) const {
+HostProblem BatchInvarianceCases::fill(size_t batch) const {
   const Batch& b = batches_[batch];
   HostProblem host = allocate(problem(batch));
   Random padding(seed_ + 2 + batch);  // finite: a NaN may select the path for exact rows
@@ -171,7 +172,7 @@ HostProblem BatchCompany::fill(size_t batch) const {
   return host;
 }
 
-std::vector<double> BatchCompany::results(const HostProblem& host, size_t batch) const {
+std::vector<double> BatchInvarianceCases::results(const HostProblem& host, size_t batch) const {
   const Batch& b = batches_[batch];
   const HostTensor &o = host.at("o"), &lse = host.at("lse");
   const int64_t first = sum_of(b.len_q, b.place), rows = largest_of(b.len_q);
@@ -188,7 +189,7 @@ std::vector<double> BatchCompany::results(const HostProblem& host, size_t batch)
   return results;
 }
 
-std::string BatchCompany::describe(size_t batch) const {
+std::string BatchInvarianceCases::describe(size_t batch) const {
   const Batch& b = batches_[batch];
   constexpr const char* kForms[] = {"dense", "padded", "packed"};
   return fmt::format("{}{}, entry {} of {}, Sq {}, Skv {}", kForms[static_cast<size_t>(b.form)],

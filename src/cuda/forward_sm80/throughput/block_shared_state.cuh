@@ -18,7 +18,7 @@ struct LoopBounds {
 };
 
 // Warp state needed only outside of hot tiles, and loop bounds if registers are scarce.
-struct WarpNotes {
+struct WarpSharedState {
   LoopBounds bounds;
   attention::TileRange slices;
   LineContext context;   // of Features::scores
@@ -30,44 +30,44 @@ struct WarpNotes {
 
 // Block state. One per kernel, shared by all of its passes.
 template <int kWarps>
-struct BlockNotes {
+struct BlockSharedState {
   Task task;
   attention::BandLimits limits;
   KvOrigin origin;  // with Features::scores, as are the turns
   KeyTurns turns;
-  WarpNotes warps[kWarps];
+  WarpSharedState warps[kWarps];
 };
 template <int kWarps>
-__device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
+__device__ __forceinline__ BlockSharedState<kWarps>& block_shared_state() {
   // 1 KB with the block's reserved memory: two of head dimension 64 share the 100 KB of sm_89.
-  static_assert(sizeof(BlockNotes<kWarps>) <= 1024);
-  return ptx::static_shared<BlockNotes<kWarps>>();
+  static_assert(sizeof(BlockSharedState<kWarps>) <= 1024);
+  return ptx::static_shared<BlockSharedState<kWarps>>();
 }
 
 // Writes this lane's references to where score_lines read them, and reads them back.
 template <Config kConfig>
-__device__ __forceinline__ void put_references(WarpNotes& notes, const WarpState<kConfig>& w,
+__device__ __forceinline__ void put_references(WarpSharedState& state, const WarpState<kConfig>& w,
                                                int lane) {
   __syncwarp();  // the four lanes of a row have read it
 #pragma unroll
   for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
-    notes.references[8 * slot + lane / 4] = w.reference[slot / 2][slot % 2];
+    state.references[8 * slot + lane / 4] = w.reference[slot / 2][slot % 2];
   }
 }
 template <Config kConfig>
-__device__ __forceinline__ void get_references(const WarpNotes& notes, WarpState<kConfig>& w,
+__device__ __forceinline__ void get_references(const WarpSharedState& state, WarpState<kConfig>& w,
                                                int lane) {
 #pragma unroll
   for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
-    w.reference[slot / 2][slot % 2] = notes.references[8 * slot + lane / 4];
+    w.reference[slot / 2][slot % 2] = state.references[8 * slot + lane / 4];
   }
 }
 
 // Returns the task given to attend(), which is not kept in
 // registers over the main loop. A barrier has passed since then.
 template <Config kConfig>
-__device__ __forceinline__ const Task& noted_task() {
-  return block_notes<kConfig.warps>().task;
+__device__ __forceinline__ const Task& block_task() {
+  return block_shared_state<kConfig.warps>().task;
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

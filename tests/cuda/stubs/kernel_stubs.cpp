@@ -1,6 +1,6 @@
 // The rungs of the ladder without device code, and the arguments of every launch: with the lists of stubs that
 // tools/instances.py makes, the host's side of every CUDA kernel is tested and fuzzed where there is no nvcc.
-#include "tests/cuda/stand_in/made_up_kernels.hpp"
+#include "tests/cuda/stubs/kernel_stubs.hpp"
 
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-#include "leftovers.hpp"
+#include "stale_memory.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -7,12 +7,12 @@
 namespace flashcore::fake {
 namespace {
 
-std::byte leftover{};
+std::byte stale{};
 
 }  // namespace
 
-void leave_over(std::byte value) {
-  leftover = value;
+void fill_with_stale(std::byte value) {
+  stale = value;
   volatile std::byte stack[64 * 1024];
   for (volatile std::byte& one : stack) one = value;
 }
@@ -22,7 +22,7 @@ void leave_over(std::byte value) {
 void* operator new(size_t bytes) {
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) throw std::bad_alloc();
-  return std::memset(memory, static_cast<int>(flashcore::fake::leftover), bytes);
+  return std::memset(memory, static_cast<int>(flashcore::fake::stale), bytes);
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }

@@ -38,7 +38,7 @@ extern "C" {
 int cuInit(unsigned) { return 0; }
 int cuDeviceGet(int* device, int) { return *device = 0; }
 int cuDeviceGetName(char* name, int length, int) {
-  std::strncpy(name, "stand-in", static_cast<size_t>(length));
+  std::strncpy(name, "stub", static_cast<size_t>(length));
   return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
@@ -145,7 +145,7 @@ int cuTensorMapEncodeTiled(void*, int, uint32_t, void*, const uint64_t*, const u
   return kWrong;
 }
 int cuGetErrorName(int, const char** name) {
-  *name = "CUDA_ERROR_OF_THE_STAND_IN";
+  *name = "CUDA_ERROR_OF_THE_STUB";
   return 0;
 }
 

@@ -28,8 +28,8 @@
 #include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "plan/tuning_plans.hpp"
-#include "tests/cuda/stand_in/made_up_kernels.hpp"
-#include "tests/cuda/stand_in/watched_heap.hpp"
+#include "tests/cuda/stubs/kernel_stubs.hpp"
+#include "tests/cuda/stubs/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
 #include "tests/fuzz/hostile_problem.hpp"
 #include "tools/launches/fake_runtime.hpp"
@@ -47,7 +47,7 @@ PlanContext context_of(const fake::Gpu& gpu, int device = 1) {
   context.device.device = {DeviceKind::cuda, device};
   context.device.compute_capability = gpu.compute_capability;
   context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
   return context;
 }
 
@@ -88,15 +88,15 @@ Arguments arguments() {
   return args;
 }
 
-class StandIn : public testing::Test {
+class Stub : public testing::Test {
  protected:
-  StandIn() {
+  Stub() {
     unsetenv("FLASHCORE_KERNEL");
     fake::forget();
     fake::use(kHopper);
     fake::have_devices(2);
   }
-  ~StandIn() override { fake::forget(); }
+  ~Stub() override { fake::forget(); }
 
   // body(kernel, plan) for every kernel of the table on every problem that it computes.
   template <class Body>
@@ -129,7 +129,7 @@ class StandIn : public testing::Test {
 
 // ---- which GPU is current
 
-TEST_F(StandIn, ARunOnOneGpuGivesNoOtherAContext) {
+TEST_F(Stub, ARunOnOneGpuGivesNoOtherAContext) {
   for_all_plans(kHopper, [](const Variant& kernel, const PlannedKernel& planned) {
     ASSERT_TRUE(run(planned).ok()) << kernel.name;
     EXPECT_TRUE(fake::has_context(1)) << kernel.name;
@@ -138,7 +138,7 @@ TEST_F(StandIn, ARunOnOneGpuGivesNoOtherAContext) {
   });
 }
 
-TEST_F(StandIn, AGpuInUseIsCurrentAgainAfterwards) {
+TEST_F(Stub, AGpuInUseIsCurrentAgainAfterwards) {
   fake::give_context(0);
   for_all_plans(kHopper, [](const Variant& kernel, const PlannedKernel& planned) {
     EXPECT_EQ(fake::current_device(), 0) << kernel.name << ", after planning";
@@ -148,7 +148,7 @@ TEST_F(StandIn, AGpuInUseIsCurrentAgainAfterwards) {
   });
 }
 
-TEST_F(StandIn, WhereTheDriverCannotBeAskedTheGpuBeforeIsCurrentAgain) {
+TEST_F(Stub, WhereTheDriverCannotBeAskedTheGpuBeforeIsCurrentAgain) {
   fake::fail("cuDevicePrimaryCtxGetState", 1);  // the first test of this program that asks finds it
   { const cuda::host::DeviceGuard guard(1); }
   fake::forget();
@@ -158,7 +158,7 @@ TEST_F(StandIn, WhereTheDriverCannotBeAskedTheGpuBeforeIsCurrentAgain) {
 
 // ---- errors
 
-TEST_F(StandIn, TheCallerFindsItsOwnErrorAndALaunchItsOwn) {
+TEST_F(Stub, TheCallerFindsItsOwnErrorAndALaunchItsOwn) {
   fake::give_context(0);
   static constexpr int kCallers = cudaErrorMisalignedAddress;
   for_all_plans(kHopper, [](const Variant& kernel, const PlannedKernel& planned) {
@@ -175,7 +175,7 @@ TEST_F(StandIn, TheCallerFindsItsOwnErrorAndALaunchItsOwn) {
   });
 }
 
-TEST_F(StandIn, DevicesThatCannotBeAskedAreAskedAgain) {
+TEST_F(Stub, DevicesThatCannotBeAskedAreAskedAgain) {
   // The first test of this process that looks for GPUs: CTest runs each in its own.
   fake::fail("cudaGetDeviceCount", 1);
   EXPECT_EQ(cuda_devices().size(), 0U);
@@ -187,7 +187,7 @@ TEST_F(StandIn, DevicesThatCannotBeAskedAreAskedAgain) {
   EXPECT_EQ(cuda_devices().size(), 2U) << "what was found is kept";
 }
 
-TEST_F(StandIn, ALookUpInTheDriverThatFailedIsMadeAgain) {
+TEST_F(Stub, ALookUpInTheDriverThatFailedIsMadeAgain) {
   using Function = void (*)();
   cuda::host::DriverEntry<Function> entry("cuLaunchKernelEx", 11060);
   Function function = nullptr;
@@ -205,7 +205,7 @@ TEST_F(StandIn, ALookUpInTheDriverThatFailedIsMadeAgain) {
 
 // ---- plans and what is queued
 
-TEST_F(StandIn, KernelsAreLoadedWhenPlanning) {
+TEST_F(Stub, KernelsAreLoadedWhenPlanning) {
   for (const fake::Gpu& gpu : {kAmpere, kHopper}) {
     for_all_plans(gpu, [](const Variant& kernel, const PlannedKernel& planned) {
       if (!kernel.name.starts_with("forward_") && !kernel.name.starts_with("decode_")) {
@@ -221,7 +221,7 @@ TEST_F(StandIn, KernelsAreLoadedWhenPlanning) {
 }
 
 // A queued launch has copied its arguments; nothing in them may point to what goes with the plan.
-TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
+TEST_F(Stub, NothingThatIsQueuedReadsThePlan) {
   // What lay between two members can look like half an address.
   if (!fake::kClearsPadding) GTEST_SKIP() << "this compiler cannot clear padding";
   fake::use(kHopper);
@@ -298,7 +298,7 @@ PlanOptions converted_options() {
   return options;
 }
 
-TEST_F(StandIn, AConversionSaysWhichKernelItRuns) {
+TEST_F(Stub, AConversionSaysWhichKernelItRuns) {
   Problem problem = dense(DType::f8e4m3, 2048, 2048);
   problem.o.dtype = DType::bf16;
   PlanOptions options = converted_options();
@@ -317,7 +317,7 @@ TEST_F(StandIn, AConversionSaysWhichKernelItRuns) {
 }
 
 // Mixes of e4m3 and e5m2: by products of f16 where K and V have one type, and else by a conversion.
-TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
+TEST_F(Stub, MixesOfFp8HaveAKernelOfTheChoice) {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
   const auto chosen = [&](DType k, DType v) {
@@ -349,7 +349,7 @@ TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
 }
 
 // Under a Q of 16 bits, K and V may be of two types of fp8.
-TEST_F(StandIn, CachesOfTwoFp8TypesHaveAKernel) {
+TEST_F(Stub, CachesOfTwoFp8TypesHaveAKernel) {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
   for (const auto& [k, v] :
@@ -366,7 +366,7 @@ TEST_F(StandIn, CachesOfTwoFp8TypesHaveAKernel) {
 
 // Of head dimension 256, fp8 products come in two parts: long rows are faster as bf16, where that shows
 // in no output.
-TEST_F(StandIn, LongWideFp8RowsAreConverted) {
+TEST_F(Stub, LongWideFp8RowsAreConverted) {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
   Problem problem = dense(DType::f8e4m3, 16384, 16384, 256);
@@ -402,7 +402,7 @@ TEST_F(StandIn, LongWideFp8RowsAreConverted) {
 }
 
 // Every V stored transposed has a kernel: one that reads it so, or one that reads V in rows.
-TEST_F(StandIn, AVStoredTransposedHasAKernelOfTheChoice) {
+TEST_F(Stub, AVStoredTransposedHasAKernelOfTheChoice) {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
   Problem problem = dense(DType::f8e4m3, 2048, 2048);
@@ -435,13 +435,13 @@ TEST_F(StandIn, AVStoredTransposedHasAKernelOfTheChoice) {
 }
 
 // What no kernel inside computes is refused in that kernel's words.
-TEST_F(StandIn, AConversionRefusesWhatNoKernelComputes) {
+TEST_F(Stub, AConversionRefusesWhatNoKernelComputes) {
   const Result<Plan> plan = make_plan(dense(DType::f8e4m3, 300, 300, 600), converted_options());
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(plan.status().message(), HasSubstr("head dimension is 600, wanted at most"));
 }
 
-TEST_F(StandIn, AConversionLaunchesTwoOrThreeTimes) {
+TEST_F(Stub, AConversionLaunchesTwoOrThreeTimes) {
   for (const auto& [dtype, launches] :
        {std::pair{DType::bf16, 2}, {DType::f16, 2}, {DType::f32, 3}, {DType::f8e4m3, 3}}) {
     Problem problem = dense(DType::f8e4m3, 2048, 2048);
@@ -469,7 +469,7 @@ std::vector<KernelVerdict> verdicts(const Problem& problem, const PlanOptions& o
   return all.ok() ? *all : std::vector<KernelVerdict>();
 }
 
-TEST_F(StandIn, ExplainAndTheChoiceAgree) {
+TEST_F(Stub, ExplainAndTheChoiceAgree) {
   fake::use(kHopper);
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
@@ -503,7 +503,7 @@ TEST_F(StandIn, ExplainAndTheChoiceAgree) {
 }
 
 // What `flashcore tune` tries: each kernel plans each config that it names, and no other.
-TEST_F(StandIn, EveryCandidateIsPlanned) {
+TEST_F(Stub, EveryCandidateIsPlanned) {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
   std::mt19937 random(5);
@@ -537,7 +537,7 @@ TEST_F(StandIn, EveryCandidateIsPlanned) {
                                      std::string("forward_sm80_latency:warps=4")}));
 }
 
-TEST_F(StandIn, AGridLimitIsANumberOfSms) {
+TEST_F(Stub, AGridLimitIsANumberOfSms) {
   fake::use(kHopper);
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
@@ -554,7 +554,7 @@ TEST_F(StandIn, AGridLimitIsANumberOfSms) {
 }
 
 // What is said of a GPU that is not here is what plans do where it is.
-TEST_F(StandIn, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
+TEST_F(Stub, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
   fake::use(kHopper);
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
@@ -564,7 +564,7 @@ TEST_F(StandIn, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
   ampere.name = "GPU";
   ampere.compute_capability = kAmpere.compute_capability;
   ampere.multiprocessors = kAmpere.multiprocessors;
-  ampere.shared_memory_a_block = kAmpere.shared_memory_a_block;
+  ampere.shared_memory_per_block = kAmpere.shared_memory_per_block;
   for (const Problem& problem : problems()) {
     const Result<std::vector<KernelVerdict>> wanted = explain(problem, options);
     const Result<Plan> plan = make_plan(problem, options);
@@ -592,7 +592,7 @@ TEST_F(StandIn, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
               HasSubstr("kernel: is 'none', wanted one of those for GPU"));
 }
 
-TEST_F(StandIn, ARunOnAGpuAllocatesNoWorkspace) {
+TEST_F(Stub, ARunOnAGpuAllocatesNoWorkspace) {
   fake::use(kHopper);
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
@@ -662,7 +662,7 @@ TEST(UnmeasuredGpus, SayThatTheirTimesAreScaled) {
 // ---- sizes
 
 // Under the sanitizer this is the fuzzer plan_fuzz with a seed of its own.
-TEST_F(StandIn, SizesOfPlansFit) {
+TEST_F(Stub, SizesOfPlansFit) {
   std::mt19937 random(23);
   const auto draw = [&]() -> uint32_t { return static_cast<uint32_t>(random()); };
   int resolved = 0;
@@ -674,7 +674,7 @@ TEST_F(StandIn, SizesOfPlansFit) {
   EXPECT_GT(resolved, 2000);
 }
 
-TEST_F(StandIn, SizesOfBackwardPlansFit) {
+TEST_F(Stub, SizesOfBackwardPlansFit) {
   std::mt19937 random(24);
   const auto draw = [&]() -> uint32_t { return static_cast<uint32_t>(random()); };
   int resolved = 0;
