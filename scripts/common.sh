@@ -119,7 +119,7 @@ find_nvcc() {
   done
 }
 
-# Whether Clang 14 is there and cannot read this system's C++ library, as that of GCC 13 (<chrono>).
+# Succeeds if Clang 14 is there and cannot read this system's C++ library, such as GCC 13's (<chrono>).
 clang_is_too_old() {
   command -v clang++-14 >/dev/null &&
     ! clang++-14 -std=c++20 -fsyntax-only -xc++ - <<<'#include <chrono>' 2>/dev/null

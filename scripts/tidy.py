@@ -94,7 +94,7 @@ MOST_NODES = 50_000
 ARGUMENTS = ["--quiet", "--warnings-as-errors=*", "--extra-arg=-Wno-unknown-warning-option",
              *(f"--extra-arg={word}" for word in
                ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={MOST_NODES}"))]
-# Between two files of a group: readability-duplicate-include begins anew after a macro.
+# Between two files of a group: readability-duplicate-include begins again after a macro.
 BETWEEN = "#define FLASHCORE_NEXT_FILE\n#undef FLASHCORE_NEXT_FILE\n"
 BEGIN, END = "namespace {", "}  // namespace"
 DECLARED = (re.compile(r"\b(?:struct|class|enum|using|namespace|concept)\s+(\w+)"),

@@ -125,7 +125,7 @@ void complete(size_t i) {
   operation();
 }
 
-// Completes a cluster's operations, none of which may remain after it has exited.
+// Completes a cluster's operations: none may remain after it has exited.
 void complete_all_of(const Cluster& cluster) {
   for (size_t i = 0; i < machine->completions.size();) {
     if (machine->completions[i].cluster == &cluster) {

@@ -364,7 +364,7 @@ TEST_F(Stub, CachesOfTwoFp8TypesHaveAKernel) {
   }
 }
 
-// Of head dimension 256, fp8 products come in two parts: long rows are faster as bf16, where that shows
+// At head dimension 256, fp8 products come in two parts: long rows are faster as bf16, where that shows
 // in no output.
 TEST_F(Stub, LongWideFp8RowsAreConverted) {
   PlanOptions options;

@@ -62,7 +62,7 @@ cudaError_t answer(cudaError_t error) {
   return error;
 }
 
-// Whether this call is one of those that fail() asked for.
+// Returns whether this call is one that fail() asked for.
 bool fails(std::string_view function) {
   const auto found = state().failures.find(function);
   if (found == state().failures.end() || found->second == 0) return false;

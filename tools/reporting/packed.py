@@ -2,7 +2,7 @@
 from reporting.evidence import STALE, Evidence, where
 from reporting.text import cell, table, us
 
-# Of the dense rate, at least (issue 14). Equal entries: 1.03 times the dense batch's time at most.
+# The least share of the dense rate (issue 14). Equal entries: 1.03 times the dense batch's time at most.
 EQUAL_GOAL, UNEQUAL_GOAL = 1 / 1.03, 0.95
 FORMS = {"max_seqlen": "with max_seqlen", "no max_seqlen": "without"}
 

@@ -7,7 +7,7 @@ COLORS = {name: said["color"] for name, said in bench_parts.KERNELS.items() if "
     "fa4": "#8c2f7b", "flashinfer": "#45aec6", "xformers": "#a5803c", "openblas": "#3f9d4f",
     "onednn": "#cf4a74"}
 OTHER = "#8a939d"
-# Of kernels for fp8 beside each other, whose colours elsewhere are much alike: colour and marker.
+# Colour and marker of fp8 kernels next to each other: their colours elsewhere are much alike.
 FP8_MARKS = {"forward_sm90_throughput": ("#2f7fd6", "s"), "forward_fp8_sm90": ("#e0681f", "o"),
              "forward_fp8_sm90:precise": ("#e0681f", "P"), "forward_fp8_sm90:options": ("#cf4a74", "D"),
              "forward_fp8_sm89": ("#9567cc", "^"), "forward_fp8_sm89:precise": ("#9567cc", "X"),

@@ -24,7 +24,7 @@ KeyScales key_scales(const ScaleInput& scale) {
   return {nullptr, scale.batch, scale.head, scale.block};
 }
 
-// Whether the rows of K or V are aligned 16-byte chunks, except for where it begins.
+// Returns whether the rows of K or V are aligned 16-byte chunks if the tensor's address is aligned.
 bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t head_dim) {
   const int64_t lead = p.paging.present ? p.paging.num_pages : p.packed ? 1 : p.batch;
   const int64_t rows = p.paging.present ? p.paging.page_size : p.packed ? p.total_kv : p.seqlen_kv;

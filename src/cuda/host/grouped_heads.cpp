@@ -13,7 +13,7 @@ void group_pairs(PairInput& pairs, int64_t group) {
   pairs.head *= group;
 }
 
-// Whether the only query of every sequence sees all of its keys.
+// Returns whether the only query of every sequence sees all of its keys.
 bool sees_every_key(const ForwardProblem& p) {
   if (p.band.left < 0 && p.band.right < 0) return true;
   return p.band.left < 0 && p.alignment == Alignment::bottom_right && !p.seqlens_q.present;

@@ -11,8 +11,8 @@ namespace flashcore::cuda::host {
 // Empty, or a sentence: more tiles of block_q queries than a launch has blocks.
 std::string refuse_tiles(const ForwardProblem& p, int block_q);
 
-// Of decode kernels, which count rows of a key/value head: attention::kMostRows or more of them, or more rows in
-// all heads than a launch has blocks.
+// For decode kernels, which count rows of a key/value head: refuses attention::kMostRows or more of them, and more
+// rows in all heads than a launch has blocks.
 std::string refuse_decode_rows(const ForwardProblem& p);
 
 }  // namespace flashcore::cuda::host

@@ -42,7 +42,7 @@ cudaError_t encode(CUtensorMap& map, CUtensorMapDataType type, const void* base,
   if (const cudaError_t error = encoder.get(encode_tiled); error != cudaSuccess) return error;
   const int64_t span = dimensions[0].box * dimensions[0].stride;
   if (span != 128 && span != 64) return cudaErrorInvalidValue;
-  // Of a column's neighbours: any multiple of 16 does for a stride that is not used.
+  // The stride between columns is not used: any multiple of 16 will do.
   const int64_t row_bytes = dimensions[0].extent * dimensions[0].stride;
   cuuint64_t extent[kRank], stride[kRank - 1];
   cuuint32_t box[kRank], element_stride[kRank];

@@ -9,7 +9,7 @@
 //
 // A block owns 64 query rows, a warp 16. A thread dequantises the pieces that it copied itself, so
 // the raw tiles need only one stage and no barrier of their own. The softmax runs on the accumulator
-// fragments, each of which is two m16n8 accumulators (tile/wmma_fragment.hpp). Half tiles have rows
+// fragments; each is two m16n8 accumulators (tile/wmma_fragment.hpp). Half tiles have rows
 // padded by 16 bytes, which spreads eight rows over all banks in a layout that WMMA can read.
 #include <mma.h>
 

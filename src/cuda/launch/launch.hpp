@@ -78,7 +78,7 @@ class Launcher {
     return failed("the launch", start(kernel, grid, pointers, &kSignature<Arguments...>, stream_));
   }
 
-  // The same of an instance that no plan has loaded, by the runtime.
+  // Launches an instance that no plan has loaded, through the runtime.
   template <class... Arguments>
   Status launch(std::string_view family, std::string_view instance, const Grid& grid,
                 const Arguments&... arguments) const {

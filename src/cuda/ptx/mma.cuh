@@ -28,7 +28,7 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The same product for bf16 operands, with the same layouts.
+// The product of bf16 operands, in the layouts of the fp16 one.
 // PTX ISA: mma.sync.aligned.m16n8k16, sm_80.
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
                                                   uint32_t b0, uint32_t b1) {

@@ -18,7 +18,7 @@ namespace flashcore::cuda::tile {
 
 inline constexpr int kTileAlignment = 1024;
 
-// The same permutation in the hardware's form, on byte offsets from an
+// The permutation in the hardware's form, on byte offsets from an
 // aligned start; kSpan is the swizzle's width in bytes, 128, 64 or 32.
 template <int kSpan>
 constexpr uint32_t swizzle_bytes(uint32_t offset) {

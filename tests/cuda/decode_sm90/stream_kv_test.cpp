@@ -120,7 +120,7 @@ TEST(DecodeSm90Schedule, PartsAreWholeAndHavePlacesOfTheirOwn) {
   }
 }
 
-// Of a batch with many short entries, no share has many more of them than others have keys.
+// In a batch of many short sequences, no share has many more of them than others have keys.
 TEST(DecodeSm90Schedule, EndsOfShortItemsCount) {
   std::vector<int> granules;
   for (int b = 0; b < 64; ++b) granules.insert(granules.end(), 8, 1 + b);

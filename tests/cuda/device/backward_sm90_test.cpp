@@ -79,7 +79,7 @@ void expect_right(bench::HostBackward& host, const bench::GradientReferences& re
   }
 }
 
-// By each kernel in turn twice with the same bits, and in any order.
+// Runs each kernel with deterministic additions, twice and with equal bits, and with atomic ones.
 void expect_right(bench::HostBackward& host) {
   const Result<bench::GradientReferences> reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();

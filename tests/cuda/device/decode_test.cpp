@@ -24,7 +24,7 @@ namespace {
 
 const Device kGpu = first_gpu();
 
-// Of the first GPU; 0: there is none.
+// Returns the first GPU's; 0: there is none.
 int major_capability() {
   int count = 0, major = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return 0;
@@ -150,7 +150,7 @@ TEST_P(DecodeDevice, PassesItsGate) {
   EXPECT_TRUE(verdict.passed) << verdict.failure;
 }
 
-// Of several queries the last one sees them.
+// The last of several queries sees them.
 TEST_P(DecodeDevice, ValuesThatAMaskRemovesMayBeAnything) {
   const Subject& s = GetParam();
   if (!s.pairs) GTEST_SKIP() << "there is no mask";
@@ -224,7 +224,7 @@ TEST_P(DecodeDevice, AGraphCapturedAtLengthOneServesEveryLength) {
   cudaGraphDestroy(graph);
 }
 
-// Runs of which each reads as Q what the one before wrote as O, started early or not: equal bits.
+// Each run reads as Q what the one before wrote as O. Started early or not, the bits are equal.
 TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
   constexpr int kRuns = 20;
   bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 130}, 8);

@@ -81,7 +81,7 @@ Plan plan_of(const Problem& problem) {
   return *plan;
 }
 
-// Of fp16, or of an O of bf16, without a naive computation beside it.
+// The limits for fp16, or for an O of bf16, without a naive computation to compare with.
 bench::GateLimits limits_for(DType o) {
   bench::GateLimits limits = bench::gate_limits(o == DType::bf16 ? o : DType::f16);
   limits.naive_allowance.reset();

@@ -103,7 +103,7 @@ std::vector<double> mean_magnitudes(bench::HostProblem& host) {
   return reference->o;
 }
 
-// The same for data that is not N(0, 1), without the limit on the scaled error, which few large
+// The gates for data that is not N(0, 1): without the limit on the scaled error, which few large
 // weights and large values pass by the rounding of probabilities alone. Instead each element stays
 // within what that rounding can do: a probability is off by u of itself at most, u = 2^-8 in bf16
 // and 2^-11 in fp16, so an output by u times the mean of |v|, and by u of itself once more when it

@@ -14,7 +14,7 @@ inline Device first_gpu() {
   return {DeviceKind::cuda, 0};  // there is none: tests skip
 }
 
-// Whether it has compute capability 9.0.
+// Returns whether the GPU has compute capability 9.0.
 inline bool has_hopper() {
   int count = 0, major = 0, minor = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return false;

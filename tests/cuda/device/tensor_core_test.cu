@@ -265,7 +265,7 @@ __global__ void warpgroup_product(const __grid_constant__ Maps maps, const __hal
 template <int kHeadDim, bool kRegisters>
 void check_warpgroup_product(int kv_rows) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs sm_90a";
-  // A [2, 2, rows, kHeadDim] tensor each, of which (1, 1) is read; beside it lie other numbers.
+  // A [2, 2, rows, kHeadDim] tensor each. (1, 1) is read; other numbers lie next to it.
   const auto q_all = random_integers<__half>(size_t{4} * 64 * kHeadDim, 3);
   const auto kv_all = random_integers<__half>(static_cast<size_t>(4 * kv_rows * kHeadDim), 4);
   const auto p = random_integers<__half>(64 * 128, 5);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kQueries = 70, kKeys = 333, kUsed = 300;
 
-// Of compute capability 9.0.
+// Finds a GPU of compute capability 9.0.
 bool find_hopper(Device& found) {
   for (const DeviceInfo& info : devices()) {
     if (info.device.kind == DeviceKind::cpu || info.compute_capability != 90) continue;

@@ -7,7 +7,7 @@
 
 namespace flashcore::fake {
 
-// Whether the bytes between members are zero in what follows, and not what lay there before.
+// True if the compiler clears the bytes between members, instead of leaving what lay there.
 #if defined(__GNUC__) && !defined(__clang__)
 inline constexpr bool kClearsPadding = true;
 #else

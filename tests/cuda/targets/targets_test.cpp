@@ -16,8 +16,8 @@ using tests::kFamilyTargets;
 
 constexpr int32_t kCapabilities[] = {70, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121};
 
-// By nvcc's options: machine code runs from its own GPU to the last of its generation, that with an
-// "a" on its own alone, PTX on all from its own on.
+// Returns what nvcc's options give a GPU: machine code runs from its own GPU to the last of its generation,
+// code with an "a" only on its own, PTX on all from its own on.
 DeviceCode code_by_options(const std::string& options, int32_t capability) {
   DeviceCode best = DeviceCode::none;
   const std::regex option("-gencode=arch=compute_[0-9a]+,code=(sm|compute)_([0-9]+)(a?)");

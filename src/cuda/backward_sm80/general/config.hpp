@@ -72,7 +72,7 @@ constexpr Config config_of(int index, Features features) {
 }
 
 inline constexpr int kLargestHeadDim = 256;
-// Of a block of the kernels by rows.
+// A block of the row kernels.
 inline constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 
 // Returns whether one launch writes both dK and dV.
@@ -119,7 +119,7 @@ struct JointConfig {
   constexpr int dq_columns() const { return head_dim * dq_row_warps() / warps; }
 };
 
-// By head dimension, with 128 twice: for any GPU, and in code
+// Sorted by head dimension. 128 is there twice: for any GPU, and in code
 // for 9.0a. The last is for GPUs that have the shared memory.
 inline constexpr std::array<JointConfig, 4> kJointConfigs = {{
     {.head_dim = 64, .warps = 4, .sharing = 1, .row_tiles = 2, .block_q = 128, .step_q = 32},

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kRowThreads)
   p.rows[number] = make_float2(lse, static_cast<float>(delta));
 }
 
-// A warp a row of a packed target.
+// A warp per row of a packed target.
 __global__ void __launch_bounds__(kRowThreads)
     zero_rows(const __grid_constant__ Target target, int64_t rows, int64_t head_rows) {
   const int64_t number = int64_t{blockIdx.x} * kRowWarps + threadIdx.x / 32;
@@ -122,7 +122,7 @@ struct Parts {
   double of[kRowThreads];
 };
 
-// A block a sum: of one head, and one sequence or all.
+// A block per sum: of one head, and one sequence or all.
 __global__ void __launch_bounds__(kRowThreads)
     add_rows(const __grid_constant__ Params p, const __grid_constant__ HeadSum sum) {
   const auto head = static_cast<int>(blockIdx.x) % p.heads_q;

@@ -11,7 +11,7 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// A block a tile of queries: sums of dQ to their places.
+// A block per tile of queries: sums of dQ to their places.
 template <int kConfigIndex>
 __global__ void __launch_bounds__(kRowThreads) store_dq_kernel(const __grid_constant__ Params p) {
   constexpr JointConfig kConfig = kJointConfigs[kConfigIndex];

@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// Whether products are those of fp32: of fp32 inputs, and where the types of inputs and O differ.
+// Returns whether products are in fp32: inputs are fp32, or the types of inputs and O differ.
 bool computes_in_fp32(const BackwardProblem& problem);
 
 BackwardSupports supports();

@@ -12,7 +12,7 @@
 namespace flashcore::cuda::backward_sm90 {
 namespace {
 
-// By all threads of a block.
+// Returns whether starts of sequences decrease. All threads of a block call it.
 __device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
   bool falls = false;
   for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kRowThreads) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
   return __syncthreads_or(static_cast<int>(falls)) != 0;
 }
 
-// Whether no sequence has this row, or it lies past its sequence's length. Starts do not fall.
+// Returns whether no sequence has this row, or it lies past its sequence's length. Starts do not fall.
 __device__ __forceinline__ bool is_hidden(const RowParams& p, const PackedGradient& gradient,
                                           int row) {
   const attention::EntryVector& starts = gradient.queries ? p.cu_seqlens_q : p.cu_seqlens_kv;
@@ -64,7 +64,7 @@ struct SinkParts {
   double of[kRowThreads];
 };
 
-// A block a head: the terms of its queries, always in the same order.
+// A block per head: the terms of its queries, always in the same order.
 __global__ void __launch_bounds__(kRowThreads)
     add_sink_terms_kernel(const __grid_constant__ RowParams p,
                           const __grid_constant__ Options options, int block_q) {

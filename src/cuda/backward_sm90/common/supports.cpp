@@ -16,7 +16,7 @@ int64_t rows_of(const ForwardProblem& p, bool queries) {
   return queries ? p.seqlen_q : p.seqlen_kv;
 }
 
-// Of a head, over all sequences; in a packed batch by slots of packed_tiles.hpp.
+// Rows of a head's tiles over all sequences; a packed batch has the slots of packed_tiles.hpp.
 int64_t tile_rows(const ForwardProblem& p, int64_t rows, int64_t block) {
   if (p.packed) return product_of({attention::packed_slots(rows, p.batch, block), block});
   return product_of({p.batch, (rows + block - 1) / block, block});

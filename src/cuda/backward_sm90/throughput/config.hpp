@@ -1,6 +1,6 @@
 // The resource page of backward_sm90: tiles, registers and shared memory of its compiled kernels.
 //
-//   a block: 128 keys of a head; one producer warpgroup (of which one thread copies) and two consumer
+//   a block: 128 keys of a head; one producer warpgroup (one thread of it copies) and two consumer
 //            warpgroups of 64 keys, which visit the blocks of queries that see them
 //
 //   shared memory   | K | V | Q, two stages | dO, two stages | dS | sums of dQ, staged | row statistics |

@@ -67,7 +67,7 @@ struct BlockRows {
   uint32_t not_finite[kConfig.block_q];
 };
 
-// By all threads of a block of kRowThreads; nobody has marked a row yet. `sums`: of a thread's warp.
+// All kRowThreads threads of a block call it, before any row is marked. `sums`: of a thread's warp.
 template <int kConfigIndex, class Element>
 __device__ __forceinline__ void gather_sums(BlockRows<kConfigIndex>& rows, const float4* sums,
                                             float scale) {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   if (p.not_finite[index] != 0) compute_tile_exactly<kConfigIndex, Element>(p, index);
 }
 
-// Whether block `number` of queries has rows, which no tile of keys visits.
+// Returns whether block `number` of queries has rows, but no tile of keys visits it.
 template <int kConfigIndex>
 __device__ __forceinline__ bool is_unvisited(const OptionParams& p, int64_t number) {
   constexpr int kBlockQ = kConfigs[kConfigIndex].block_q;

@@ -1,4 +1,4 @@
-// What backward_sm90 does by rows, before and after its tiles: row statistics, and dQ from sums of atomic additions.
+// The row kernels of backward_sm90: row statistics before the tiles, and dQ from atomic sums after them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ namespace flashcore::cuda::backward_sm90::throughput {
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) { return int64_t{p.batch} * p.heads_q * p.q_blocks; }
 
-// The row statistics of queries, some lanes a query, and zeros in what the tiles add to and count.
+// The row statistics of queries, some lanes per query, and zeros in what the tiles add to and count.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constant__ Params p) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kRowThreads) end_kernel(const __grid_constant_
   if (p.not_finite[index] != 0) compute_tile_exactly<kConfigIndex, Element>(p, index);
 }
 
-// Whether no tile of keys visits block `number` of queries.
+// Returns whether no tile of keys visits block `number` of queries.
 template <int kConfigIndex>
 __device__ __forceinline__ bool is_unvisited(const Params& p, int64_t number) {
   constexpr int kBlockQ = kConfigs[kConfigIndex].block_q;

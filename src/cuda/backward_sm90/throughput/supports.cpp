@@ -24,7 +24,7 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
   const int64_t chunks = product_of({p.heads_q, queries, config.head_dim / 8});
   const int64_t keys = product_of({p.heads_kv, key_rows(p, kBlockKeys)});
   // Launches have fewer blocks than a quarter of the chunks, and as many as tiles besides; zeros of a
-  // packed batch take an eighth of a block a row.
+  // packed batch take an eighth of a block per row.
   if (sum_of({chunks / 8, keys / (p.packed ? 8 : kBlockKeys)}) <= kMostBlocks) return {};
   return fmt::format("q: batch is {}, heads {} and length {}, wanted fewer in all", p.batch,
                      p.heads_q, p.seqlen_q);

@@ -16,7 +16,7 @@ constexpr int64_t all_rows(const Params& p) {
   return int64_t{p.batch} * p.heads_q * p.q_blocks * kBlockQ;
 }
 
-// The row statistics of queries, a warp each, and zeros in the marks.
+// Row statistics, one warp per query, and zeros in the marks.
 template <class Element>
 __global__ void __launch_bounds__(kRowThreads) begin_wide_kernel(const __grid_constant__ Params p) {
   const int64_t thread = int64_t{blockIdx.x} * kRowThreads + threadIdx.x;

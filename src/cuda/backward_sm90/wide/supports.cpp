@@ -28,7 +28,7 @@ std::string refuse_narrow(const ForwardProblem& p) {
 std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) {
   const ForwardProblem& p = problem.forward;
   if (std::string refusal = refuse_narrow(p); !refusal.empty()) return refusal;
-  // Row statistics take a warp a query, eight to a block, and so do zeros of a packed batch.
+  // Row statistics take a warp per query, eight to a block, and so do zeros of a packed batch.
   const int64_t queries = product_of({p.heads_q, query_rows(p, kBlockQ)}) / 8;
   const int64_t keys = product_of({p.heads_kv, key_rows(p, kRows)}) / (p.packed ? 8 : kRows);
   if (sum_of({queries, keys}) <= kMostBlocks) return {};

@@ -204,7 +204,7 @@ __device__ __forceinline__ void append_row(const Params& p, const Team& team, co
   }
 }
 
-// The same of rows of 16 bits that nothing turns, of V and, kWithKeys, of K: several loads before the
+// Moves rows of 16 bits without rotation, of V and, kWithKeys, of K: several loads before the
 // stores, since the compiler cannot know that the cache is not the new rows.
 template <bool kWithKeys, bool kConverts>
 __device__ __forceinline__ void move_row(const Params& p, const Team& team, const Place& place,

@@ -47,7 +47,7 @@ int64_t new_row_count(const ForwardProblem& p) {
   return p.packed ? p.total_q : p.batch * p.seqlen_q;
 }
 
-// Whether all rows are chunks of 8 elements, at multiples of 16 bytes; `cache`: those of the cache are.
+// Returns whether all rows are chunks of 8 elements at multiples of 16 bytes. `cache`: the cache's rows, not the new ones.
 bool in_chunks(const AppendProblem& problem, const AppendArguments& args, bool cache) {
   const ForwardProblem& p = problem.cache;
   const int64_t lead = p.packed ? 1 : p.batch, rows = p.packed ? p.total_q : p.seqlen_q;

@@ -19,7 +19,7 @@
 
 namespace flashcore::cuda::convert::fp8 {
 
-// Whether the target being compiled for has dependent launches; true in host code.
+// True if the target being compiled for has dependent launches, and in host code.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 constexpr bool kHasDependentLaunch = true;
 #else
@@ -99,7 +99,7 @@ __device__ __forceinline__ int rows_in_use(const attention::ForwardParams& p, in
   return lengths.data == nullptr ? most : attention::clamped(lengths.at(batch), 0, most);
 }
 
-// Eight bytes at `at`, of which `count` exist; the others are 0.
+// Loads `count` bytes at `at` and zeros, eight in all.
 __device__ __forceinline__ uint2 load_chunk(const Input& in, int64_t at, int count) {
   const auto* const from = static_cast<const uint8_t*>(in.from.data) + at;
   if (in.whole_chunks) return count > 0 ? *reinterpret_cast<const uint2*>(from) : uint2{0, 0};
@@ -281,7 +281,7 @@ __device__ __forceinline__ uint32_t largest_of_lanes(uint32_t value, int lanes) 
   return value;
 }
 
-// Of one row a thread: a warp whose rows have one element of the tensor writes once.
+// Each thread has one row. A warp whose rows share an element of the tensor writes once.
 __device__ __forceinline__ void keep_largest(const OutputParams& p, const Place& owner, int lane,
                                              uint32_t largest) {
   const int64_t at = owner.batch * p.largest.batch + owner.head * p.largest.head;

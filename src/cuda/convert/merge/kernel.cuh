@@ -68,7 +68,7 @@ __device__ __forceinline__ uint4 load_bytes(const void* data, int64_t at, bool w
   return *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(data) + at);
 }
 
-// The same of 16 aligned bytes.
+// Merges 16 aligned bytes.
 template <int kCount>
 __device__ __forceinline__ void merge_bytes(const Params& p, const Chunk& chunk, const uint4& of_a,
                                             const uint4& of_b) {

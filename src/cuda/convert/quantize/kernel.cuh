@@ -87,7 +87,7 @@ struct Kind {
   static constexpr int kDepth = kWhole ? 16 / kWords : 1;  // chunks that a thread loads at once
 };
 
-// The bits of eight elements at `at`, of which `count` exist; the others are 0.
+// Loads the bits of `count` elements at `at` and zeros, eight in all.
 template <class K>
 __device__ __forceinline__ void load_chunk(const Params& p, int64_t at, int count,
                                            uint32_t (&words)[K::kWords]) {
@@ -365,7 +365,7 @@ struct MeanSums {
   double sum[kMeanRows][kMeanColumns];
 };
 
-// A block has 16 channels of a head: two threads a row, sums in fp64, then those of all rows in a tree.
+// A block has 16 channels of a head: two threads per row, sums in fp64, then those of all rows in a tree.
 template <class K>
 __global__ void __launch_bounds__(kMeanThreads, 2)
     find_means_kernel(const __grid_constant__ Params p) {

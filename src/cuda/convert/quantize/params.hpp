@@ -10,7 +10,7 @@ namespace flashcore::cuda::convert::quantize {
 inline constexpr int kThreads = 256;
 inline constexpr int kMostGroups = 256;  // that a block finds the scales of
 inline constexpr int kChunk = 8;         // elements that a thread handles at once
-// Of the kernel that finds means: a block has so many columns, 32 bytes of 16-bit elements.
+// The kernel that finds means. A block has this many columns, 32 bytes of 16-bit elements.
 inline constexpr int kMeanThreads = 512, kMeanColumns = 2 * kChunk;
 
 enum class Input { f32, f16, bf16 };

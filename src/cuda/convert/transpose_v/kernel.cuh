@@ -1,6 +1,6 @@
 // V in rows becomes V stored transposed. A block has 128 keys and 64 dimensions of one head:
 //
-//   global, rows of keys  ->  shared, as they are  ->  global, rows of dimensions, 16 keys a thread
+//   global, rows of keys  ->  shared, as they are  ->  global, rows of dimensions, 16 keys per thread
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // V stored transposed becomes V in rows. A block has 128 keys and 64 dimensions of one head:
 //
-//   global, rows of dimensions  ->  shared, rows of keys  ->  global, rows of keys, 16 dimensions a thread
+//   global, rows of dimensions  ->  shared, rows of keys  ->  global, rows of keys, 16 dimensions per thread
 #pragma once
 
 #include <cuda_runtime.h>

@@ -11,7 +11,7 @@ inline constexpr int kThreads = 256;
 // Keys of the largest tile of a kernel that reads the rows: none is made so far past those in use.
 inline constexpr int kTileRows = 256;
 
-// Of the ForwardParams, v is the caller's: v.row is between dimensions.
+// ForwardParams::v is the caller's V: v.row leads from dimension to dimension.
 struct Params : attention::ForwardParams {
   uint8_t* rows;                       // [B, Hkv, Skv, pitch]
   int64_t pitch;                       // a multiple of VTile::kChunk

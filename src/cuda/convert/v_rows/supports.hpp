@@ -17,7 +17,7 @@ int64_t pitch_of(const ForwardProblem& problem);
 // Bytes of V in the workspace, up to where a kernel's own part may begin; kTooLarge where they do not fit.
 int64_t rows_bytes(const ForwardProblem& problem);
 
-// The same problem with V in rows in the workspace.
+// Returns the problem with V in rows, in the workspace.
 ForwardProblem in_rows(const ForwardProblem& problem);
 
 // Blocks of a launch, a tile each: of the keys of a head, of its dimensions, and of all heads; kTooLarge where

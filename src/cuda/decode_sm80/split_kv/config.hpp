@@ -57,7 +57,7 @@ struct Config {
   constexpr int smem_bytes() const { return q_bytes() + all_ring_bytes() + scale_bytes(); }
 };
 
-// By head dimension, for K and V of 16 bits and then of 8: without tree masks, ...
+// Sorted by head dimension, for K and V of 16 bits and then of 8: without tree masks, ...
 inline constexpr std::array kPlainConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,

@@ -21,7 +21,7 @@ struct Params : attention::decode::Params {
   attention::Divisor by_rows;              // rows per KV head: rows_of_head
   int shares, rows_of_head;
   int own_parts;  // per item, at most; 0: not batch invariant
-  int item_end;   // positions on the list that the end of an item takes
+  int item_end;   // the cost of an item's end
   bool plain;     // sequences are as find_cached_entry<true> requires
   attention::decode::TreeBits tree;
 

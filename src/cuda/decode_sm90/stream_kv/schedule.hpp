@@ -1,10 +1,10 @@
 // Splits the work of a launch by its lengths. This happens on the device: a plan
 // knows only the largest sizes, and one captured launch serves all later lengths.
 //
-//   item      a sequence's keys for one KV head: a whole number of granules
-//   list      the work list: the granules of all items, consecutive, heads within sequences. If there
-//             are more items than shares, each item's granules are followed by positions for the
-//             cost of its end: otherwise a share of many short items would end last
+//   item      a work item, one (sequence, KV head): a whole number of granules of keys
+//   cost      of an item: its granules and, if there are more items than shares, what its end costs:
+//             otherwise a share of many short items would end last
+//   list      the work list: all items, as many positions each as it costs, heads within sequences
 //   share i   positions [i, i + 1) * ceil(list / shares), for the blocks of row `i` of the grid
 //   column    of the grid: the tile of rows; blocks of a row read the same keys at the same time
 //
@@ -31,11 +31,11 @@ inline constexpr int kFewestOwnGranules = 8;       // per part, batch invariant
 inline constexpr int64_t kMostGranules = 1 << 29;  // the list has at most twice as many positions
 inline constexpr int64_t kMostJoinRows = 1 << 26;  // existing or not
 
-// Positions of an item on the list. end: positions for the cost of its end.
+// The cost of an item. end: of its end.
 constexpr int item_cost(int granules, int end) { return granules == 0 ? 0 : granules + end; }
 
-// Shares of items of so many granules each, on so many blocks, of which `filling` read as fast as memory does: as many as
-// blocks, or fewer that have whole items. As measured on an H200 (docs/decode.md), cuts cost 4% (blocks have a unit
+// Returns the number of shares for `items` of `granules` each on so many blocks, where `filling` blocks read as fast as
+// memory does: as many as blocks, or fewer that have whole items. As measured on an H200 (docs/decode.md), cuts cost 4% (blocks have a unit
 // more) and as long as a block takes for three granules (the second kernel, which whole items do not need); and
 // memory is read 6% slower by less than 90% of the blocks.
 constexpr int64_t share_count(int64_t items, int64_t granules, int64_t blocks, int64_t filling) {

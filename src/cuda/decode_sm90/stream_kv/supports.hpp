@@ -10,8 +10,8 @@ namespace flashcore::cuda::decode_sm90::stream_kv {
 // The row of kConfigs that computes a problem, or -1.
 int config_index(const ForwardProblem& problem);
 
-// Of a problem that is not refused: tiles of rows, and shares of the keys, of a launch. whole: no item is cut, and all
-// rows are stored by the first kernel.
+// Shares of the keys of a launch, for a problem that is not refused. whole: no item is cut, and the first kernel stores
+// all rows.
 struct Shares {
   int64_t count;
   bool whole;
@@ -19,7 +19,7 @@ struct Shares {
 int64_t tile_count(const ForwardProblem& problem);
 Shares shares_of(const ForwardProblem& problem, const PlanContext& context);
 
-// Whether tiles of keys are boxes of tensor maps, where K and V begin at aligned addresses.
+// Returns whether tiles of keys are boxes of tensor maps, where K and V begin at aligned addresses.
 bool has_boxes(const ForwardProblem& problem);
 
 Supports supports();

@@ -65,7 +65,7 @@ struct Position {
 
 // The items of a launch, and the units of this block, in shared memory.
 struct WorkList {
-  int first[kMostEntries + 1];  // positions of all heads before a sequence's; the last: the total
+  int first[kMostEntries + 1];  // the cost of all heads before a sequence's; the last: the total
   int warp[kWarps];
   KnownEntry known[kKnownEntries];
   Unit units[kKnownUnits];
@@ -76,7 +76,6 @@ struct WorkList {
 
 __device__ __forceinline__ WorkList& this_work_list() { return ptx::static_shared<WorkList>(); }
 
-// Returns an item's positions on the list.
 __device__ __forceinline__ int cost_of(const Params& p, const KnownEntry& known) {
   return item_cost(known.seen.granules(), p.item_end);
 }
@@ -138,7 +137,7 @@ __device__ __forceinline__ void sum_costs(const Params& p, WorkList& list) {
   }
 }
 
-// Returns the positions per share of a list with `total` positions.
+// Returns the cost of a share. total: of all items.
 __device__ __forceinline__ int share_cost(const Params& p, int total) {
   return static_cast<int>(p.by_shares.divide(static_cast<uint32_t>(total + p.shares - 1)));
 }

@@ -68,7 +68,7 @@ __device__ __forceinline__ void exponentiate(Scores<S>& s, Rows<S>& rows, float 
   }
 }
 
-// Processes one KV tile, of which the warp sees some keys.
+// Processes one KV tile. The warp sees some of its keys.
 template <class S>
 __device__ __forceinline__ void add_tile(typename S::Shared& smem, Rows<S>& rows, int tile,
                                          bool masked, bool two_terms) {

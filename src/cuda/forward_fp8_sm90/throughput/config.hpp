@@ -1,6 +1,6 @@
 // The resource page of forward_fp8_sm90: the tile of each head dimension and what it costs.
 //
-//   a block: one producer warpgroup (of which one thread copies) and `consumers` warpgroups of 64
+//   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups of 64
 //            query rows each; one block per SM, which takes tile after tile
 //
 //   shared memory   | Q, two slots | K ring | V^T ring | O, fp32 | barriers, tasks |

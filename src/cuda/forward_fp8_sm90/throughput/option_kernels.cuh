@@ -15,7 +15,7 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 inline constexpr int kPieceChunks = kRowBytes / tile::kChunkBytes;
 
-// Keys of one sequence from `first` on, of which `count` are in use, in rows from `row` on.
+// Keys of one sequence from `first` on, in rows from `row` on; `count` of them are in use.
 struct KeyBlock {
   int batch, first, count, row;
 };

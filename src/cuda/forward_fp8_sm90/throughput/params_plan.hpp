@@ -19,7 +19,7 @@ void set_params(Params& params, const ForwardProblem& p, int block_q, Terms term
 void bind_params(Params& params, const ForwardProblem& p, const Arguments& args,
                  std::span<std::byte> workspace);
 
-// Whether all tensors begin at multiples of 16 bytes, as copies want it.
+// Returns whether all tensors begin at multiples of 16 bytes, as copies require.
 bool are_aligned(const ForwardProblem& p, const Arguments& args);
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

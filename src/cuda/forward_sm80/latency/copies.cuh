@@ -18,7 +18,7 @@ __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64
   static_assert(kBegin % kPassRows == 0 && kEnd % kPassRows == 0);
 #pragma unroll
   for (int row = kBegin; row < kEnd; row += kPassRows) {
-    // The same piece of a later row: four rows further flips one bit of the swizzle, eight rows none.
+    // This piece of a later row: four rows further flips one bit of the swizzle, eight rows none.
     const uint32_t at = (to ^ (row % 8 * 16)) + row * Tile::kPanelRowBytes;
 #pragma unroll
     for (int panel = 0; panel < Tile::kPanels; ++panel) {

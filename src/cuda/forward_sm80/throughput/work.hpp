@@ -11,7 +11,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// shared_memory: limit per block in bytes. An SM has 1 KB more, and each block takes 1 KB more.
+// shared_memory: limit per block in bytes. The SM has 1 KB more, and each block takes 1 KB more.
 constexpr WorkUnit work_unit(const ForwardProblem& p, int64_t shared_memory) {
   constexpr int64_t kOwn = 1024;
   const int index = choose_config(p.head_dim_qk, p.head_dim_v);

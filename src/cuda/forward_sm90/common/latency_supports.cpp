@@ -11,7 +11,7 @@ using attention::latency::TileBounds;
 
 constexpr int32_t kHopper = 90;  // code for 9.0a runs nowhere else
 
-// Whether every query sees every key and tiles of keys are full: no tile needs a mask.
+// Returns whether every query sees every key and tiles of keys are full: no tile needs a mask.
 bool is_whole(const ForwardProblem& p) {
   return !entries_vary(p) && p.band.unlimited() && p.seqlen_kv > 0 &&
          p.seqlen_kv % attention::latency::kBlockKv == 0;

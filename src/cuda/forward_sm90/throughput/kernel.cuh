@@ -53,7 +53,7 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const typename S:
   end_tile<S>(map, p, task, c, ends);
 }
 
-// Handles a tile of which they see no block. A separate path to the end: if
+// Handles a tile whose queries see no key. A separate path to the end: if
 // accumulators of products and cleared ones meet, ptxas runs short of registers.
 template <class S>
 __device__ __forceinline__ void pass_tile(const CUtensorMap& map, const typename S::KernelParams& p,

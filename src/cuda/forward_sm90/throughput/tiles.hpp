@@ -34,7 +34,7 @@ inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   return rows;
 }
 
-// Whether tiles differ in how many keys they see, or in how many rows they have: then they are
+// Returns whether tiles differ in the keys that they see or in their rows: then they are
 // handed out one by one.
 constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
   return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;

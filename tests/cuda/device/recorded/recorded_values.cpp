@@ -3,8 +3,8 @@
 //
 // usage: recorded_values --write FILE | --compare FILE
 //
-// Of a case with exact results the file has digests of the whole and of eight parts, of an
-// approximate one or one of a few words all words, and of one that the device refuses the error.
+// For a case with exact results the file has digests of the whole and of eight parts; for an approximate
+// or short one, all words; for one that the device refuses, the error.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -27,7 +27,7 @@ constexpr const char* kProductNames[] = {"f16", "bf16", "e4m3", "tf32"};
 // What the left operand's elements are besides small whole numbers.
 enum class Values { whole, subnormal, special };
 
-// Of 16 bits: a subnormal number, or now and then an infinity or NaN.
+// Returns 16 bits: a subnormal number, or now and then an infinity or NaN.
 template <Product kProduct, Values kValues>
 __device__ uint32_t hashed_element(uint32_t stream, uint32_t index) {
   constexpr bool kIsF16 = kProduct == Product::f16;

@@ -68,7 +68,7 @@ static_assert([] {
 // What a block takes besides its steps, in steps: a guess, as no GPU has measured all of them (docs/backward.md).
 constexpr int kOwnSteps = 3;
 
-// Returns the number of blocks per tile, for tiles of which the longest has `steps` steps.
+// Returns the number of blocks per tile. `steps`: of the longest tile.
 constexpr int fewest_steps(int64_t tiles, int64_t steps, int multiprocessors) {
   const auto cost = [&](int splits) {
     const int64_t waves = (tiles * splits + multiprocessors - 1) / multiprocessors;
