@@ -154,4 +154,17 @@ Status check_schema(const Json& value, const Json& schema, const Json& definitio
   return Checker(definitions).check(value, schema, "");
 }
 
+void rename_members(Json& value, const Json& names) {
+  if (value.is_array()) {
+    for (Json& item : value) rename_members(item, names);
+  } else if (value.is_object()) {
+    Json renamed = Json::object();
+    for (auto& [name, member] : value.items()) {
+      rename_members(member, names);
+      renamed.emplace(names.value(name, name), std::move(member));
+    }
+    value = std::move(renamed);
+  }
+}
+
 }  // namespace flashcore::bench

@@ -13,4 +13,7 @@ namespace flashcore::bench {
 Status check_schema(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
                     const nlohmann::ordered_json& definitions);
 
+// Renames members of the value and of all objects in it. `names`: today's by former ones.
+void rename_members(nlohmann::ordered_json& value, const nlohmann::ordered_json& names);
+
 }  // namespace flashcore::bench

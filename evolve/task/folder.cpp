@@ -110,6 +110,7 @@ Result<RunFolder> open_folder(const std::string& folder) {
   }
   Result<nlohmann::ordered_json> json = bench::read_json((root / "task.json").string());
   if (!json.ok()) return json.status();
+  use_current_keys(*json);
   Result<Task> task = task_from(*json);
   if (!task.ok()) return invalid("{}/task.json: {}", folder, task.status().message());
   Result<std::string> source = read_text((root / seed_name(task->language)).string());

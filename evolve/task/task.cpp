@@ -118,6 +118,10 @@ Json task_json(const Task& task) {
       {"timing", {{"sample_seconds", task.timing.sample_seconds}, {"rounds", task.timing.rounds}}}};
 }
 
+void use_current_keys(Json& json) {
+  bench::rename_members(json, Json::parse(kTaskSchema)["former_keys"]);
+}
+
 Result<Task> task_from(const Json& json) {
   FLASHCORE_RETURN_IF_ERROR(check_task(json));
   Task task;

@@ -58,6 +58,8 @@ Status describe_machine(Task& task, const std::string& gpu_runner,
                         const bench::KnownGpu* gpu = nullptr);
 
 nlohmann::ordered_json task_json(const Task& task);
+// Gives members of an older task.json their names of today.
+void use_current_keys(nlohmann::ordered_json& json);
 Result<Task> task_from(const nlohmann::ordered_json& json);
 
 // The schemas of docs/evolve: task.schema.json, request.schema.json and proposal.schema.json.

@@ -274,9 +274,12 @@ struct Device {
 struct DeviceInfo {
   Device device;
   std::string name;
-  int32_t compute_capability = 0;       // CUDA: 80, 89, 90, ...
-  int32_t multiprocessors = 0;          // CUDA: SMs; CPU: hardware threads
-  int64_t shared_memory_per_block = 0;  // CUDA: bytes per block, the opt-in limit
+  int32_t compute_capability = 0;  // CUDA: 80, 89, 90, ...
+  int32_t multiprocessors = 0;     // CUDA: SMs; CPU: hardware threads
+  union {
+    int64_t shared_memory_per_block = 0;  // CUDA: bytes per block, the opt-in limit
+    [[deprecated("it is shared_memory_per_block now")]] int64_t shared_memory_a_block;
+  };
   int64_t memory_bytes = 0;
 };
 

@@ -356,6 +356,17 @@ TEST(CApi, NamesOfCodesAndTypes) {
   EXPECT_EQ(flashcore_dtype_size(-1), 0u);
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+TEST(Devices, AFormerNameIsTheSameMember) {
+  DeviceInfo info;
+  EXPECT_EQ(info.shared_memory_per_block, 0);
+  info.shared_memory_per_block = 99;
+  const DeviceInfo copy = info;
+  EXPECT_EQ(copy.shared_memory_a_block, 99);  // the former name
+}
+#pragma GCC diagnostic pop
+
 TEST(CApi, DevicesAreThoseOfTheCppInterface) {
   const std::vector<DeviceInfo> all = devices();
   size_t count = 0;

@@ -75,6 +75,12 @@ TEST(Folder, KeepsATaskAndRefusesOthers) {
   EXPECT_FALSE(open_folder(scratch.path("other")).ok());
 }
 
+TEST(Folder, ReadsFormerNames) {
+  Json task = {{"device", {{"peak_flop_a_second", 2.0}, {"threads", 1}}}};  // a former name
+  use_current_keys(task);
+  EXPECT_EQ(task.dump(), R"({"device":{"peak_flop_per_second":2.0,"threads":1}})");
+}
+
 TEST(Folder, RefusesATaskThatWasBent) {
   const tests::Scratch scratch;
   const std::string folder = scratch.path("work");

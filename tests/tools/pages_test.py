@@ -291,8 +291,17 @@ class Pages(unittest.TestCase):
             self.assertEqual([found for _, found, _ in check_words.in_page(text)], [habit], text)
         self.assertEqual(check_words.in_page("`anew` besides, in turns, per SM\n```\nanew\n```"), [])
         for folder, suffix, text, lines in (("src/api", ".cpp", "a();\nint anew;  // anew", [2]), ("cmake", ".cmake", "# anew", [1]),
-                                            ("src/cuda", ".cu", "// anew", []), ("include", ".h", "/* a\n * anew */", [2])):
+                                            ("src/cuda", ".cu", "// beside", []), ("include", ".h", "/* a\n * anew */", [2])):
             self.assertEqual([line for line, *_ in check_words.in_comments(folder, suffix, text)], lines, text)
+
+    def test_a_name_that_was_replaced_is_noticed(self):
+        for text, name in (("int most_blocks_an_sm;", "most_blocks_an_sm"), ("a.shared_memory_a_block", "shared_memory_a_block"),
+                           ("kKeysASplit = 2", "kKeysASplit = 2"[:11]), ("is_fast_in_turn(p)", "is_fast_in_turn"),
+                           ("a\n# A stand-in", "stand-in"), ("See planted faults.", "planted faults"), ("Cover::whole", "Cover::")):
+            self.assertEqual([found for _, found, _ in check_words.in_names(text)], [name], text)
+        for text in ("in_turns()", "blocks_per_sm", "test_rows_a_tile()", "x;  // calls_a_sample, the former name", "longstanding_in",
+                     '{"former_keys": {\n "ns_a_pair": "ns_per_pair"}}', "one_at_a_time", "notes_of_a_row"):
+            self.assertEqual(check_words.in_names(text), [], text)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Evidence files: read, held to docs/evidence/schema.json, and asked whether they are still true."""
 import difflib
+import functools
 import json
 import pathlib
 import re
@@ -84,8 +85,13 @@ def check(value, schema: dict, definitions: dict, place: str = "") -> None:
                 check(item, schema["items"], definitions, f"{place}[{i}]")
 
 
+@functools.cache
+def schema_of_evidence() -> dict:
+    return json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+
+
 def check_evidence(evidence) -> None:
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = schema_of_evidence()
     check(evidence, schema["common"], schema["definitions"])
     kind = schema["kinds"][evidence["kind"]]
     properties = kind["properties"] | schema["common"]["properties"]
@@ -96,11 +102,19 @@ def refuse_constant(text: str):
     raise ValueError(f"{text} is no number of JSON")
 
 
+def renamed(value, names: dict):
+    """With the members of all objects renamed; `names`: today's by former ones."""
+    if isinstance(value, dict):
+        return {names.get(name, name): renamed(member, names) for name, member in value.items()}
+    return [renamed(item, names) for item in value] if isinstance(value, list) else value
+
+
 def read(path: pathlib.Path) -> dict:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise Failure(f"{path}: has {path.stat().st_size} bytes, wanted at most {LARGEST_FILE}")
-        evidence = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant)
+        evidence = renamed(json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant),
+                           schema_of_evidence()["former_keys"])
     except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{path}: cannot be read: {error}") from error
     try:

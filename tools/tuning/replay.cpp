@@ -129,7 +129,9 @@ Result<Recordings> read_recordings(const std::filesystem::path& root,
       all.device.name = device["name"];
       all.device.compute_capability = device["compute_capability"];
       all.device.multiprocessors = device["multiprocessors"];
-      all.device.shared_memory_per_block = device["shared_memory_per_block"];
+      const char* const former = "shared_memory_a_block";  // the former name
+      all.device.shared_memory_per_block =
+          device.contains(former) ? device[former] : device["shared_memory_per_block"];
       all.sm_clock_mhz = device["sm_clock_max_mhz"];
       read_grid(*document, recording, all.rows);
       all.commits.push_back((*document)["library"]["commit"]);
