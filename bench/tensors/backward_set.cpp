@@ -1,33 +1,13 @@
 #include "bench/tensors/backward_set.hpp"
 
-#include <array>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include "bench/tensors/random.hpp"
+#include "problem/operands.hpp"
 
 namespace flashcore::bench {
 namespace {
-
-struct RequiredGradient {
-  std::string_view name;
-  TensorDesc Gradients::*desc;
-};
-
-struct OptionalGradient {
-  std::string_view name;
-  std::optional<TensorDesc> Gradients::*desc;
-};
-
-constexpr RequiredGradient kInput = {"d_o", &Gradients::d_o};
-constexpr OptionalGradient kOptionalInput = {"d_lse", &Gradients::d_lse};
-constexpr std::array<RequiredGradient, 3> kOutputs = {
-    {{"dq", &Gradients::dq}, {"dk", &Gradients::dk}, {"dv", &Gradients::dv}}};
-constexpr std::array<OptionalGradient, 3> kOptionalOutputs = {
-    {{"d_bias", &Gradients::d_bias},
-     {"d_sinks", &Gradients::d_sinks},
-     {"d_alibi_slopes", &Gradients::d_alibi_slopes}}};
 
 TensorDesc contiguous_like(const TensorDesc& like, DType dtype) {
   return contiguous(dtype, std::span(like.shape).first(static_cast<size_t>(like.rank)));
@@ -37,17 +17,12 @@ TensorDesc contiguous_like(const TensorDesc& like, DType dtype) {
 
 void for_each_gradient(const Gradients& gradients,
                        const std::function<void(std::string_view, const TensorDesc&)>& visit) {
-  visit(kInput.name, gradients.*kInput.desc);
-  if (gradients.*kOptionalInput.desc) visit(kOptionalInput.name, *(gradients.*kOptionalInput.desc));
-  for (const RequiredGradient& one : kOutputs) visit(one.name, gradients.*one.desc);
-  for (const OptionalGradient& one : kOptionalOutputs) {
-    if (gradients.*one.desc) visit(one.name, *(gradients.*one.desc));
+  for (const auto& line : kOperands<Gradients>) {
+    if (const TensorDesc* const tensor = line.find(gradients)) visit(line.name, *tensor);
   }
 }
 
-bool is_gradient_output(std::string_view name) {
-  return name != kInput.name && name != kOptionalInput.name;
-}
+bool is_gradient_output(std::string_view name) { return name != "d_o" && name != "d_lse"; }
 
 Problem with_lse(Problem problem) {
   if (problem.lse) return problem;
@@ -75,11 +50,9 @@ Gradients gradients_of(const Problem& problem, bool d_lse) {
 
 Gradients exact(const Gradients& gradients) {
   Gradients out = gradients;
-  for (const RequiredGradient& one : kOutputs) {
-    out.*one.desc = contiguous_like(gradients.*one.desc, DType::f64);
-  }
-  for (const OptionalGradient& one : kOptionalOutputs) {
-    if (gradients.*one.desc) out.*one.desc = contiguous_like(*(gradients.*one.desc), DType::f64);
+  for (const auto& line : kOperands<Gradients>) {
+    const TensorDesc* const tensor = line.is_output ? line.find(gradients) : nullptr;
+    if (tensor != nullptr) line.set(out, contiguous_like(*tensor, DType::f64));
   }
   return out;
 }
@@ -88,14 +61,9 @@ BackwardArguments bind(const Gradients& gradients, const Arguments& forward,
                        const std::function<void*(std::string_view)>& pointer_of) {
   BackwardArguments args;
   args.forward = forward;
-  args.d_o = pointer_of("d_o");
-  args.dq = pointer_of("dq");
-  args.dk = pointer_of("dk");
-  args.dv = pointer_of("dv");
-  if (gradients.d_lse) args.d_lse = pointer_of("d_lse");
-  if (gradients.d_bias) args.d_bias = pointer_of("d_bias");
-  if (gradients.d_sinks) args.d_sinks = pointer_of("d_sinks");
-  if (gradients.d_alibi_slopes) args.d_alibi_slopes = pointer_of("d_alibi_slopes");
+  for (const auto& line : kOperands<Gradients>) {
+    if (line.find(gradients) != nullptr) line.bind(args, pointer_of(line.name));
+  }
   return args;
 }
 

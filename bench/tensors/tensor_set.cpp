@@ -1,55 +1,15 @@
 #include "bench/tensors/tensor_set.hpp"
 
-#include <array>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "bench/tensors/random.hpp"
+#include "problem/operands.hpp"
 
 namespace flashcore::bench {
 namespace {
-
-struct RequiredTensor {
-  std::string_view name;
-  TensorDesc Problem::*desc;
-};
-
-struct OptionalTensor {
-  std::string_view name;
-  std::optional<TensorDesc> Problem::*desc;
-};
-
-constexpr std::array<RequiredTensor, 4> kRequired = {
-    {{"q", &Problem::q}, {"k", &Problem::k}, {"v", &Problem::v}, {"o", &Problem::o}}};
-
-constexpr std::array<OptionalTensor, 24> kOptional = {
-    {{"lse", &Problem::lse},
-     {"bias", &Problem::bias},
-     {"mask", &Problem::mask},
-     {"alibi_slopes", &Problem::alibi_slopes},
-     {"sinks", &Problem::sinks},
-     {"q_scale", &Problem::q_scale},
-     {"k_scale", &Problem::k_scale},
-     {"v_scale", &Problem::v_scale},
-     {"cu_seqlens_q", &Problem::cu_seqlens_q},
-     {"cu_seqlens_kv", &Problem::cu_seqlens_kv},
-     {"seqlens_q", &Problem::seqlens_q},
-     {"seqlens_kv", &Problem::seqlens_kv},
-     {"causal_offsets", &Problem::causal_offsets},
-     {"dropout_state", &Problem::dropout_state},
-     {"page_table", &Problem::page_table},
-     {"kv_indptr", &Problem::kv_indptr},
-     {"kv_indices", &Problem::kv_indices},
-     {"kv_last_page_len", &Problem::kv_last_page_len},
-     {"cache_leftpad", &Problem::cache_leftpad},
-     {"page_status", &Problem::page_status},
-     {"tree_mask", &Problem::tree_mask},
-     {"o_scale", &Problem::o_scale},
-     {"amax_o", &Problem::amax_o},
-     {"amax_s", &Problem::amax_s}}};
 
 // The largest length of an entry, in rows.
 int64_t largest_length(const Problem& problem, std::string_view name) {
@@ -73,18 +33,14 @@ void fill_evenly(HostTensor& tensor, int64_t total) {
 
 void for_each_tensor(const Problem& problem,
                      const std::function<void(std::string_view, const TensorDesc&)>& visit) {
-  for (const RequiredTensor& tensor : kRequired) visit(tensor.name, problem.*tensor.desc);
-  for (const OptionalTensor& tensor : kOptional) {
-    if (problem.*tensor.desc) visit(tensor.name, *(problem.*tensor.desc));
+  for (const auto& line : kOperands<Problem>) {
+    if (const TensorDesc* const tensor = line.find(problem)) visit(line.name, *tensor);
   }
 }
 
 bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc) {
-  for (const RequiredTensor& tensor : kRequired) {
-    if (tensor.name == name) return problem.*tensor.desc = desc, true;
-  }
-  for (const OptionalTensor& tensor : kOptional) {
-    if (tensor.name == name) return problem.*tensor.desc = desc, true;
+  for (const auto& line : kOperands<Problem>) {
+    if (line.name == name) return line.set(problem, desc), true;
   }
   return false;
 }
@@ -107,41 +63,8 @@ void fill_pages(Random& random, const Problem& problem, HostTensor& table) {
 
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of) {
   Arguments args;
-  args.q = pointer_of("q");
-  args.k = pointer_of("k");
-  args.v = pointer_of("v");
-  args.o = pointer_of("o");
-  if (problem.lse) args.lse = pointer_of("lse");
-  if (problem.bias) args.bias = pointer_of("bias");
-  if (problem.mask) args.mask = pointer_of("mask");
-  const auto floats = [&](const std::optional<TensorDesc>& desc, std::string_view name) {
-    return desc ? static_cast<const float*>(pointer_of(name)) : nullptr;
-  };
-  const auto ints = [&](const std::optional<TensorDesc>& desc, std::string_view name) {
-    return desc ? static_cast<const int32_t*>(pointer_of(name)) : nullptr;
-  };
-  args.alibi_slopes = floats(problem.alibi_slopes, "alibi_slopes");
-  args.sinks = floats(problem.sinks, "sinks");
-  args.q_scale = floats(problem.q_scale, "q_scale");
-  args.k_scale = floats(problem.k_scale, "k_scale");
-  args.v_scale = floats(problem.v_scale, "v_scale");
-  args.cu_seqlens_q = ints(problem.cu_seqlens_q, "cu_seqlens_q");
-  args.cu_seqlens_kv = ints(problem.cu_seqlens_kv, "cu_seqlens_kv");
-  args.seqlens_q = ints(problem.seqlens_q, "seqlens_q");
-  args.seqlens_kv = ints(problem.seqlens_kv, "seqlens_kv");
-  args.causal_offsets = ints(problem.causal_offsets, "causal_offsets");
-  args.page_table = ints(problem.page_table, "page_table");
-  args.kv_indptr = ints(problem.kv_indptr, "kv_indptr");
-  args.kv_indices = ints(problem.kv_indices, "kv_indices");
-  args.kv_last_page_len = ints(problem.kv_last_page_len, "kv_last_page_len");
-  args.cache_leftpad = ints(problem.cache_leftpad, "cache_leftpad");
-  args.tree_mask = ints(problem.tree_mask, "tree_mask");
-  args.o_scale = floats(problem.o_scale, "o_scale");
-  if (problem.amax_o) args.amax_o = static_cast<float*>(pointer_of("amax_o"));
-  if (problem.amax_s) args.amax_s = static_cast<float*>(pointer_of("amax_s"));
-  if (problem.page_status) args.page_status = static_cast<int32_t*>(pointer_of("page_status"));
-  if (problem.dropout_state) {
-    args.dropout_state = static_cast<const int64_t*>(pointer_of("dropout_state"));
+  for (const auto& line : kOperands<Problem>) {
+    if (line.find(problem) != nullptr) line.bind(args, pointer_of(line.name));
   }
   return args;
 }

@@ -273,24 +273,24 @@ flashcore_status flashcore_tensor_strided(flashcore_tensor* tensor, int32_t dtyp
 }
 
 flashcore_status flashcore_problem_init(flashcore_problem* problem, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
 }
 
 flashcore_status flashcore_plan_options_init(flashcore_plan_options* options, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_options(options, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(options, struct_size); });
 }
 
 flashcore_status flashcore_arguments_init(flashcore_arguments* arguments, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_gradients_init(flashcore_gradients* gradients, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_gradients(gradients, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(gradients, struct_size); });
 }
 
 flashcore_status flashcore_backward_arguments_init(flashcore_backward_arguments* arguments,
                                                    size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_device_count(size_t* count) {
@@ -372,12 +372,12 @@ flashcore_status flashcore_plan_run_backward(const flashcore_plan* plan,
 
 flashcore_status flashcore_merge_problem_init(flashcore_merge_problem* problem,
                                               size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
 }
 
 flashcore_status flashcore_merge_arguments_init(flashcore_merge_arguments* arguments,
                                                 size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
@@ -391,12 +391,12 @@ flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
 
 flashcore_status flashcore_append_problem_init(flashcore_append_problem* problem,
                                                size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
 }
 
 flashcore_status flashcore_append_arguments_init(flashcore_append_arguments* arguments,
                                                  size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_append(const flashcore_append_problem* problem,
@@ -428,12 +428,12 @@ flashcore_status flashcore_append_and_attend(const flashcore_append_problem* pro
 
 flashcore_status flashcore_quantize_problem_init(flashcore_quantize_problem* problem,
                                                  size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
 }
 
 flashcore_status flashcore_quantize_arguments_init(flashcore_quantize_arguments* arguments,
                                                    size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_quantize(const flashcore_quantize_problem* problem,

@@ -1,13 +1,10 @@
-// The structs of attention, of its gradients and of the library itself.
 #include "api/c_structs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string_view>
-#include <tuple>
 
 #include "api/sized_struct.hpp"
 #include "problem/status.hpp"
@@ -19,7 +16,30 @@ static_assert(FLASHCORE_MAX_RANK == TensorDesc::kMaxRank);
 static_assert(sizeof(flashcore_tensor) == 72 && alignof(flashcore_tensor) == 8);
 static_assert(sizeof(flashcore_problem) % 8 == 0);
 
-flashcore_problem default_problem() {
+template <class What>
+Result<typename StructsOf<What>::Arguments> read_pointers(
+    const typename StructsOf<What>::CArguments* arguments) {
+  typename StructsOf<What>::CArguments c = {};
+  typename StructsOf<What>::Arguments out;
+  FLASHCORE_RETURN_IF_ERROR(read_data<What>(arguments, c, out));
+  return out;
+}
+
+Status read_softmax_scale(const flashcore_problem& problem, std::optional<float>& out) {
+  bool present = false;
+  FLASHCORE_RETURN_IF_ERROR(read_flag("has_softmax_scale", problem.has_softmax_scale, present));
+  if (present) out = problem.softmax_scale;
+  if (!present && problem.softmax_scale != 0) {  // NaN is not zero either
+    return invalid("softmax_scale: is {}, wanted 0 unless has_softmax_scale is 1",
+                   problem.softmax_scale);
+  }
+  return {};
+}
+
+}  // namespace
+
+template <>
+flashcore_problem default_struct() {
   const Problem defaults;
   flashcore_problem problem = {};
   problem.softcap = defaults.softcap;
@@ -36,7 +56,8 @@ flashcore_problem default_problem() {
   return problem;
 }
 
-flashcore_plan_options default_options() {
+template <>
+flashcore_plan_options default_struct() {
   const PlanOptions defaults;
   flashcore_plan_options options = {};
   options.device_kind = static_cast<int32_t>(defaults.device.kind);
@@ -48,18 +69,12 @@ flashcore_plan_options default_options() {
   return options;
 }
 
-Status read_softmax_scale(const flashcore_problem& problem, std::optional<float>& out) {
-  bool present = false;
-  FLASHCORE_RETURN_IF_ERROR(read_flag("has_softmax_scale", problem.has_softmax_scale, present));
-  if (present) out = problem.softmax_scale;
-  if (!present && problem.softmax_scale != 0) {  // NaN is not zero either
-    return invalid("softmax_scale: is {}, wanted 0 unless has_softmax_scale is 1",
-                   problem.softmax_scale);
-  }
-  return {};
+template <>
+flashcore_append_problem default_struct() {
+  flashcore_append_problem problem = {};
+  problem.rope_scale = Append{}.rope_scale;
+  return problem;
 }
-
-}  // namespace
 
 TensorDesc to_cpp(const flashcore_tensor& tensor) {
   TensorDesc out;
@@ -70,20 +85,14 @@ TensorDesc to_cpp(const flashcore_tensor& tensor) {
   return out;
 }
 
-Status read_optional(std::string_view name, const flashcore_tensor& tensor,
-                     std::optional<TensorDesc>& out) {
-  if (tensor.rank != 0) {
-    out = to_cpp(tensor);
+Status check_absent(std::string_view name, const flashcore_tensor& tensor) {
+  const auto is_zero = [](int64_t value) { return value == 0; };
+  if (tensor.dtype == 0 && std::all_of(std::begin(tensor.shape), std::end(tensor.shape), is_zero) &&
+      std::all_of(std::begin(tensor.stride), std::end(tensor.stride), is_zero)) {
     return {};
   }
-  const auto is_zero = [](int64_t value) { return value == 0; };
-  if (tensor.dtype != 0 ||
-      !std::all_of(std::begin(tensor.shape), std::end(tensor.shape), is_zero) ||
-      !std::all_of(std::begin(tensor.stride), std::end(tensor.stride), is_zero)) {
-    return invalid("{}: rank is 0 but other members are not, wanted all zero for an absent tensor",
-                   name);
-  }
-  return {};
+  return invalid("{}: rank is 0 but other members are not, wanted all zero for an absent tensor",
+                 name);
 }
 
 Status read_flag(std::string_view name, int32_t value, bool& out) {
@@ -102,42 +111,9 @@ flashcore_tensor to_c(const TensorDesc& tensor) {
 }
 
 Result<Problem> read_problem(const flashcore_problem* problem) {
-  flashcore_problem c = default_problem();
-  FLASHCORE_RETURN_IF_ERROR(read_sized(problem, c));
+  flashcore_problem c;
   Problem out;
-  out.q = to_cpp(c.q);
-  out.k = to_cpp(c.k);
-  out.v = to_cpp(c.v);
-  out.o = to_cpp(c.o);
-  const std::array<
-      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 24>
-      optional = {{{"lse", &c.lse, &out.lse},
-                   {"bias", &c.bias, &out.bias},
-                   {"mask", &c.mask, &out.mask},
-                   {"alibi_slopes", &c.alibi_slopes, &out.alibi_slopes},
-                   {"sinks", &c.sinks, &out.sinks},
-                   {"q_scale", &c.q_scale, &out.q_scale},
-                   {"k_scale", &c.k_scale, &out.k_scale},
-                   {"v_scale", &c.v_scale, &out.v_scale},
-                   {"cu_seqlens_q", &c.cu_seqlens_q, &out.cu_seqlens_q},
-                   {"cu_seqlens_kv", &c.cu_seqlens_kv, &out.cu_seqlens_kv},
-                   {"seqlens_q", &c.seqlens_q, &out.seqlens_q},
-                   {"seqlens_kv", &c.seqlens_kv, &out.seqlens_kv},
-                   {"causal_offsets", &c.causal_offsets, &out.causal_offsets},
-                   {"dropout_state", &c.dropout_state, &out.dropout_state},
-                   {"page_table", &c.page_table, &out.page_table},
-                   {"kv_indptr", &c.kv_indptr, &out.kv_indptr},
-                   {"kv_indices", &c.kv_indices, &out.kv_indices},
-                   {"kv_last_page_len", &c.kv_last_page_len, &out.kv_last_page_len},
-                   {"cache_leftpad", &c.cache_leftpad, &out.cache_leftpad},
-                   {"page_status", &c.page_status, &out.page_status},
-                   {"tree_mask", &c.tree_mask, &out.tree_mask},
-                   {"o_scale", &c.o_scale, &out.o_scale},
-                   {"amax_o", &c.amax_o, &out.amax_o},
-                   {"amax_s", &c.amax_s, &out.amax_s}}};
-  for (const auto& [name, from, to] : optional) {
-    FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
-  }
+  FLASHCORE_RETURN_IF_ERROR(read_tensors(problem, c, out));
   FLASHCORE_RETURN_IF_ERROR(read_softmax_scale(c, out.softmax_scale));
   FLASHCORE_RETURN_IF_ERROR(read_flag("causal", c.causal, out.causal));
   out.softcap = c.softcap;
@@ -157,7 +133,7 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
 Result<PlanOptions> read_options(const flashcore_plan_options* options) {
   PlanOptions out;
   if (options == nullptr) return out;
-  flashcore_plan_options c = default_options();
+  auto c = default_struct<flashcore_plan_options>();
   FLASHCORE_RETURN_IF_ERROR(read_sized(options, c));
   out.device = {static_cast<DeviceKind>(c.device_kind), c.device_index};
   out.threads = c.threads;
@@ -179,94 +155,72 @@ Result<PlanOptions> read_options(const flashcore_plan_options* options) {
 
 Result<Arguments> read_arguments(const flashcore_arguments* arguments) {
   flashcore_arguments c = {};
-  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
-  return Arguments{.q = c.q,
-                   .k = c.k,
-                   .v = c.v,
-                   .o = c.o,
-                   .lse = c.lse,
-                   .bias = c.bias,
-                   .mask = c.mask,
-                   .alibi_slopes = c.alibi_slopes,
-                   .sinks = c.sinks,
-                   .q_scale = c.q_scale,
-                   .k_scale = c.k_scale,
-                   .v_scale = c.v_scale,
-                   .cu_seqlens_q = c.cu_seqlens_q,
-                   .cu_seqlens_kv = c.cu_seqlens_kv,
-                   .seqlens_q = c.seqlens_q,
-                   .seqlens_kv = c.seqlens_kv,
-                   .causal_offsets = c.causal_offsets,
-                   .dropout_seed = c.dropout_seed,
-                   .dropout_offset = c.dropout_offset,
-                   .dropout_state = c.dropout_state,
-                   .page_table = c.page_table,
-                   .kv_indptr = c.kv_indptr,
-                   .kv_indices = c.kv_indices,
-                   .kv_last_page_len = c.kv_last_page_len,
-                   .cache_leftpad = c.cache_leftpad,
-                   .page_status = c.page_status,
-                   .tree_mask = c.tree_mask,
-                   .o_scale = c.o_scale,
-                   .amax_o = c.amax_o,
-                   .amax_s = c.amax_s};
+  Arguments out;
+  FLASHCORE_RETURN_IF_ERROR(read_data<Problem>(arguments, c, out));
+  out.dropout_seed = c.dropout_seed;
+  out.dropout_offset = c.dropout_offset;
+  return out;
 }
 
 Result<Gradients> read_gradients(const flashcore_gradients* gradients) {
-  flashcore_gradients c = {};
-  FLASHCORE_RETURN_IF_ERROR(read_sized(gradients, c));
-  Gradients out{.d_o = to_cpp(c.d_o),
-                .dq = to_cpp(c.dq),
-                .dk = to_cpp(c.dk),
-                .dv = to_cpp(c.dv),
-                .d_lse = {},
-                .d_bias = {},
-                .d_sinks = {},
-                .d_alibi_slopes = {}};
-  FLASHCORE_RETURN_IF_ERROR(read_optional("d_lse", c.d_lse, out.d_lse));
-  FLASHCORE_RETURN_IF_ERROR(read_optional("d_bias", c.d_bias, out.d_bias));
-  FLASHCORE_RETURN_IF_ERROR(read_optional("d_sinks", c.d_sinks, out.d_sinks));
-  FLASHCORE_RETURN_IF_ERROR(read_optional("d_alibi_slopes", c.d_alibi_slopes, out.d_alibi_slopes));
+  flashcore_gradients c;
+  Gradients out;
+  FLASHCORE_RETURN_IF_ERROR(read_tensors(gradients, c, out));
   return out;
 }
 
 Result<BackwardArguments> read_arguments(const flashcore_backward_arguments* arguments) {
   flashcore_backward_arguments c = {};
-  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
+  BackwardArguments out;
+  FLASHCORE_RETURN_IF_ERROR(read_data<Gradients>(arguments, c, out));
   if (c.forward == nullptr) {
     return invalid("forward: pointer is null, wanted the arguments of the forward pass");
   }
   const Result<Arguments> forward = read_arguments(c.forward);
   if (!forward.ok()) return forward.status();
-  return BackwardArguments{.forward = *forward,
-                           .d_o = c.d_o,
-                           .d_lse = c.d_lse,
-                           .dq = c.dq,
-                           .dk = c.dk,
-                           .dv = c.dv,
-                           .d_bias = c.d_bias,
-                           .d_sinks = c.d_sinks,
-                           .d_alibi_slopes = c.d_alibi_slopes};
+  out.forward = *forward;
+  return out;
 }
 
-Status init_problem(flashcore_problem* problem, size_t struct_size) {
-  return init_sized(default_problem(), problem, struct_size);
+Result<Merge> read_problem(const flashcore_merge_problem* problem) {
+  flashcore_merge_problem c;
+  Merge out;
+  FLASHCORE_RETURN_IF_ERROR(read_tensors(problem, c, out));
+  return out;
 }
 
-Status init_options(flashcore_plan_options* options, size_t struct_size) {
-  return init_sized(default_options(), options, struct_size);
+Result<MergeArguments> read_arguments(const flashcore_merge_arguments* arguments) {
+  return read_pointers<Merge>(arguments);
 }
 
-Status init_arguments(flashcore_arguments* arguments, size_t struct_size) {
-  return init_sized(flashcore_arguments{}, arguments, struct_size);
+Result<Append> read_problem(const flashcore_append_problem* problem) {
+  flashcore_append_problem c;
+  Append out;
+  FLASHCORE_RETURN_IF_ERROR(read_tensors(problem, c, out));
+  FLASHCORE_RETURN_IF_ERROR(read_flag("interleaved", c.interleaved, out.interleaved));
+  out.kv_scale_block = c.kv_scale_block;
+  FLASHCORE_RETURN_IF_ERROR(read_flag("v_transposed", c.v_transposed, out.v_transposed));
+  out.rotary_dim = c.rotary_dim;
+  out.rope_base = c.rope_base;
+  out.rope_scale = c.rope_scale;
+  return out;
 }
 
-Status init_gradients(flashcore_gradients* gradients, size_t struct_size) {
-  return init_sized(flashcore_gradients{}, gradients, struct_size);
+Result<AppendArguments> read_arguments(const flashcore_append_arguments* arguments) {
+  return read_pointers<Append>(arguments);
 }
 
-Status init_arguments(flashcore_backward_arguments* arguments, size_t struct_size) {
-  return init_sized(flashcore_backward_arguments{}, arguments, struct_size);
+Result<Quantize> read_problem(const flashcore_quantize_problem* problem) {
+  flashcore_quantize_problem c;
+  Quantize out;
+  FLASHCORE_RETURN_IF_ERROR(read_tensors(problem, c, out));
+  out.scale_block = c.scale_block;
+  out.max_seqlen = c.max_seqlen;
+  return out;
+}
+
+Result<QuantizeArguments> read_arguments(const flashcore_quantize_arguments* arguments) {
+  return read_pointers<Quantize>(arguments);
 }
 
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out) {

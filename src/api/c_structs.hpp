@@ -21,19 +21,6 @@ Result<AppendArguments> read_arguments(const flashcore_append_arguments* argumen
 Result<Quantize> read_problem(const flashcore_quantize_problem* problem);
 Result<QuantizeArguments> read_arguments(const flashcore_quantize_arguments* arguments);
 
-// Writes defaults into the first struct_size bytes.
-Status init_problem(flashcore_problem* problem, size_t struct_size);
-Status init_options(flashcore_plan_options* options, size_t struct_size);
-Status init_arguments(flashcore_arguments* arguments, size_t struct_size);
-Status init_gradients(flashcore_gradients* gradients, size_t struct_size);
-Status init_arguments(flashcore_backward_arguments* arguments, size_t struct_size);
-Status init_problem(flashcore_merge_problem* problem, size_t struct_size);
-Status init_arguments(flashcore_merge_arguments* arguments, size_t struct_size);
-Status init_problem(flashcore_append_problem* problem, size_t struct_size);
-Status init_arguments(flashcore_append_arguments* arguments, size_t struct_size);
-Status init_problem(flashcore_quantize_problem* problem, size_t struct_size);
-Status init_arguments(flashcore_quantize_arguments* arguments, size_t struct_size);
-
 // Writes as many bytes as the caller's struct_size says.
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out);
 Status write_build_info(const flashcore_build_info& info, flashcore_build_info* out);

@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
+#include "problem/operands.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::api {
@@ -19,100 +20,63 @@ namespace flashcore::api {
 // No struct grows past this size; a larger struct_size is garbage, and that many bytes must not be read.
 inline constexpr size_t kLargestStruct = 8192;
 
+// Calls visit(line, offset, bytes) for the operands in a struct: tensors of a problem, or pointers to their data.
+template <class T, class Visit>
+constexpr void for_each_operand(const Visit& visit) {
+  const auto of_call = [&]<class What>(std::type_identity<What>) {
+    for (const auto& line : kOperands<What>) {
+      if constexpr (std::is_same_v<T, typename StructsOf<What>::CProblem>) {
+        visit(line, line.c_tensor, sizeof(flashcore_tensor));
+      } else if constexpr (std::is_same_v<T, typename StructsOf<What>::CArguments>) {
+        visit(line, line.c_data, sizeof(void*));
+      }
+    }
+  };
+  of_call(std::type_identity<Problem>{});
+  of_call(std::type_identity<Gradients>{});
+  of_call(std::type_identity<Merge>{});
+  of_call(std::type_identity<Append>{});
+  of_call(std::type_identity<Quantize>{});
+}
+
 // The smallest sizes accepted: inputs need the members without defaults, outputs all members of version 0.1.
 template <class T>
-constexpr size_t kSmallest = 0;
-template <>
-inline constexpr size_t kSmallest<flashcore_problem> = offsetof(flashcore_problem, lse);
-template <>
-inline constexpr size_t kSmallest<flashcore_plan_options> = offsetof(flashcore_plan_options,
-                                                                     kernel);
-template <>
-inline constexpr size_t kSmallest<flashcore_arguments> = offsetof(flashcore_arguments, lse);
-template <>
-inline constexpr size_t kSmallest<flashcore_gradients> = offsetof(flashcore_gradients, d_lse);
-template <>
-inline constexpr size_t kSmallest<flashcore_backward_arguments> =
-    offsetof(flashcore_backward_arguments, d_lse);
-template <>
-inline constexpr size_t kSmallest<flashcore_merge_problem> = offsetof(flashcore_merge_problem, lse);
-template <>
-inline constexpr size_t kSmallest<flashcore_merge_arguments> = offsetof(flashcore_merge_arguments,
-                                                                        lse);
-template <>
-inline constexpr size_t kSmallest<flashcore_append_problem> = offsetof(flashcore_append_problem,
-                                                                       seqlens_new);
-template <>
-inline constexpr size_t kSmallest<flashcore_append_arguments> = offsetof(flashcore_append_arguments,
-                                                                         seqlens_new);
-template <>
-inline constexpr size_t kSmallest<flashcore_quantize_problem> = offsetof(flashcore_quantize_problem,
-                                                                         mean);
-template <>
-inline constexpr size_t kSmallest<flashcore_quantize_arguments> =
-    offsetof(flashcore_quantize_arguments, mean);
-template <>
-inline constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
-template <>
-inline constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
+constexpr size_t smallest_size() {
+  if (std::is_same_v<T, flashcore_plan_options>) return offsetof(flashcore_plan_options, kernel);
+  size_t smallest = sizeof(T);
+  for_each_operand<T>([&](const Line& line, size_t offset, size_t) {
+    if (line.is_optional) smallest = std::min(smallest, offset);
+  });
+  return smallest;
+}
 
 // The name of the parameter.
 template <class T>
-constexpr std::string_view kName = "info";
-template <>
-inline constexpr std::string_view kName<flashcore_problem> = "problem";
-template <>
-inline constexpr std::string_view kName<flashcore_plan_options> = "options";
-template <>
-inline constexpr std::string_view kName<flashcore_arguments> = "arguments";
-template <>
-inline constexpr std::string_view kName<flashcore_merge_problem> = "problem";
-template <>
-inline constexpr std::string_view kName<flashcore_merge_arguments> = "arguments";
-template <>
-inline constexpr std::string_view kName<flashcore_append_problem> = "problem";
-template <>
-inline constexpr std::string_view kName<flashcore_append_arguments> = "arguments";
-template <>
-inline constexpr std::string_view kName<flashcore_quantize_problem> = "problem";
-template <>
-inline constexpr std::string_view kName<flashcore_quantize_arguments> = "arguments";
-template <>
-inline constexpr std::string_view kName<flashcore_gradients> = "gradients";
-template <>
-inline constexpr std::string_view kName<flashcore_backward_arguments> = "arguments";
+constexpr std::string_view parameter_name() {
+  if (std::is_same_v<T, flashcore_plan_options>) return "options";
+  if (std::is_same_v<T, flashcore_gradients>) return "gradients";
+  std::string_view name = "info";
+  for_each_operand<T>([&](const Line&, size_t, size_t bytes) {
+    name = bytes == sizeof(flashcore_tensor) ? "problem" : "arguments";
+  });
+  return name;
+}
+template <class T>
+constexpr std::string_view kName = parameter_name<T>();
 
 // Members come in units of 8 bytes, except for tensors, which are not cut either.
 template <class T>
 constexpr bool ends_between_members(size_t size) {
-  if constexpr (std::is_same_v<T, flashcore_problem>) {
-    constexpr size_t first = offsetof(flashcore_problem, q);
-    constexpr size_t last = offsetof(flashcore_problem, has_softmax_scale);
-    if (size < last) return (size - first) % sizeof(flashcore_tensor) == 0;
-    constexpr size_t state = offsetof(flashcore_problem, dropout_state);
-    if (size > state && size < sizeof(T)) return (size - state) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_gradients>) {
-    constexpr size_t first = offsetof(flashcore_gradients, d_o);
-    if (size < sizeof(T)) return (size - first) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_merge_problem>) {
-    if (size < sizeof(T)) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_append_problem>) {
-    constexpr size_t last = offsetof(flashcore_append_problem, kv_scale_block);
-    if (size < last) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_quantize_problem>) {
-    constexpr size_t last = offsetof(flashcore_quantize_problem, scale_block);
-    if (size < last) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
-  }
-  return size % 8 == 0;
+  bool cuts = size % 8 != 0;
+  for_each_operand<T>([&](const Line&, size_t offset, size_t bytes) {
+    cuts |= size > offset && size < offset + bytes;
+  });
+  return !cuts;
 }
 
 template <class T>
 Status check_struct(const T* pointer, size_t size) {
-  if (size < kSmallest<T> || size > kLargestStruct || !ends_between_members<T>(size)) {
+  if (size < smallest_size<T>() || size > kLargestStruct || !ends_between_members<T>(size)) {
     return invalid("{}: struct_size is {}, wanted sizeof of the struct, {} in this version",
                    kName<T>, size, sizeof(T));
   }
@@ -166,19 +130,57 @@ Status write_sized(const T& value, T* to) {
 }
 
 template <class T>
-Status init_sized(T value, T* to, size_t struct_size) {
+T default_struct() {
+  return {};
+}
+template <>
+flashcore_problem default_struct();
+template <>
+flashcore_plan_options default_struct();
+template <>
+flashcore_append_problem default_struct();
+
+// Writes defaults into the first struct_size bytes.
+template <class T>
+Status init_sized(T* to, size_t struct_size) {
   FLASHCORE_RETURN_IF_ERROR(check_not_null(to));
   FLASHCORE_RETURN_IF_ERROR(check_struct(to, struct_size));
   std::memcpy(to, &struct_size, sizeof struct_size);
-  return write_sized(value, to);
+  return write_sized(default_struct<T>(), to);
 }
 
 TensorDesc to_cpp(const flashcore_tensor& tensor);
 
-// A tensor that may be absent: rank 0, and all zero.
-Status read_optional(std::string_view name, const flashcore_tensor& tensor,
-                     std::optional<TensorDesc>& out);
+// An optional tensor of rank 0 is absent, and must be all zero.
+Status check_absent(std::string_view name, const flashcore_tensor& tensor);
 
 Status read_flag(std::string_view name, int32_t value, bool& out);
+
+// Reads a problem's struct and its tensors.
+template <class What>
+Status read_tensors(const typename StructsOf<What>::CProblem* from,
+                    typename StructsOf<What>::CProblem& c, What& out) {
+  c = default_struct<typename StructsOf<What>::CProblem>();
+  FLASHCORE_RETURN_IF_ERROR(read_sized(from, c));
+  for (const auto& line : kOperands<What>) {
+    const flashcore_tensor& tensor = line.of_c(c);
+    if (line.is_optional && tensor.rank == 0) {
+      FLASHCORE_RETURN_IF_ERROR(check_absent(line.name, tensor));
+    } else {
+      line.set(out, to_cpp(tensor));
+    }
+  }
+  return {};
+}
+
+// Reads the struct of a run and its pointers.
+template <class What>
+Status read_data(const typename StructsOf<What>::CArguments* from,
+                 typename StructsOf<What>::CArguments& c,
+                 typename StructsOf<What>::Arguments& out) {
+  FLASHCORE_RETURN_IF_ERROR(read_sized(from, c));
+  std::apply([&](const auto&... lines) { (lines.copy_data(c, out), ...); }, kOperands<What>);
+  return {};
+}
 
 }  // namespace flashcore::api

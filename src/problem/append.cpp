@@ -2,19 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "problem/dtypes.hpp"
 #include "problem/key_places.hpp"
 #include "problem/layout.hpp"
-#include "problem/memory.hpp"
-#include "problem/pointer.hpp"
+#include "problem/operands.hpp"
 #include "problem/serving.hpp"
 #include "problem/status.hpp"
 #include "problem/strides.hpp"
@@ -67,11 +62,7 @@ Status check_cache_type(std::string_view name, DType cache, DType rows) {
 }
 
 Status check_new_rows(const Append& what) {
-  for (const auto& [name, tensor] : {std::pair{"k_new", &what.k_new}, {"v_new", &what.v_new}}) {
-    FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, *tensor));
-  }
-  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("k", what.k));
-  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("v", what.v));
+  FLASHCORE_RETURN_IF_ERROR(check_types(what));
   FLASHCORE_RETURN_IF_ERROR(check_dtype("v_new", what.v_new, what.k_new.dtype));
   FLASHCORE_RETURN_IF_ERROR(check_cache_type("k", what.k.dtype, what.k_new.dtype));
   // fp8 rows are copied unconverted, so V's cache has their type.
@@ -86,7 +77,7 @@ Status check_new_rows(const Append& what) {
   return check_no_overlap("v", what.v);
 }
 
-Status resolve_rope(const Append& what, AppendProblem& p) {
+Status resolve_rope(const Append& what, Extents& extents, AppendProblem& p) {
   const int64_t head_dim = p.cache.head_dim_qk;
   p.interleaved = what.interleaved;
   if (what.rope_cos.has_value() != what.rope_sin.has_value()) {
@@ -103,16 +94,11 @@ Status resolve_rope(const Append& what, AppendProblem& p) {
     return invalid("rope_base: is {}, wanted 0 with rope_cos and rope_sin", what.rope_base);
   }
   if (what.rope_cos) {
-    const TensorDesc& cos = *what.rope_cos;
-    FLASHCORE_RETURN_IF_ERROR(check_dtype("rope_cos", cos, DType::f32));
-    FLASHCORE_RETURN_IF_ERROR(check_layout("rope_cos", cos, 2, "[positions, rotary_dim / 2]"));
-    FLASHCORE_RETURN_IF_ERROR(check_dtype("rope_sin", *what.rope_sin, DType::f32));
-    FLASHCORE_RETURN_IF_ERROR(check_shape("rope_sin", *what.rope_sin, {cos.shape[0], cos.shape[1]},
-                                          false, "[positions, rotary_dim / 2]"));
+    FLASHCORE_RETURN_IF_ERROR(check_shapes(what, 0, extents, "rope_cos", "q"));
     p.from_tables = true;
-    p.positions = cos.shape[0];
-    p.rotary_dim = 2 * cos.shape[1];
-    p.rope_cos = {0, used_stride(cos, 1), used_stride(cos, 0)};
+    p.positions = extents["positions"];
+    p.rotary_dim = 2 * extents["rotary_dim / 2"];
+    p.rope_cos = {0, used_stride(*what.rope_cos, 1), used_stride(*what.rope_cos, 0)};
     p.rope_sin = {0, used_stride(*what.rope_sin, 1), used_stride(*what.rope_sin, 0)};
     if (what.rotary_dim != 0 && what.rotary_dim != p.rotary_dim) {
       return invalid("rotary_dim: is {}, wanted 0 or {}, twice the columns of rope_cos",
@@ -131,30 +117,20 @@ Status resolve_rope(const Append& what, AppendProblem& p) {
   return {};
 }
 
-Status resolve_queries(const Append& what, AppendProblem& p) {
+Status resolve_queries(const Append& what, Extents& extents, AppendProblem& p) {
   if (what.q.has_value() != what.q_out.has_value()) {
     return invalid("{}: is missing, wanted both q and q_out or neither", what.q ? "q_out" : "q");
   }
   if (!what.q) return {};
   if (p.rotary_dim == 0) return invalid("q: is present, wanted it only with a rotation");
-  const ForwardProblem& cache = p.cache;
-  for (const auto& [name, tensor] : {std::pair{"q", &*what.q}, {"q_out", &*what.q_out}}) {
-    FLASHCORE_RETURN_IF_ERROR(check_dtype(name, *tensor, cache.dtype));
-    const std::string_view shape = cache.packed ? "[total, Hq, Dqk]" : "[B, Hq, Snew, Dqk]";
-    FLASHCORE_RETURN_IF_ERROR(check_layout(name, *tensor, cache.packed ? 3 : 4, shape));
-    const int64_t heads = what.q->shape[1];
-    FLASHCORE_RETURN_IF_ERROR(
-        cache.packed
-            ? check_shape(name, *tensor, {cache.total_q, heads, cache.head_dim_qk}, false, shape)
-            : check_shape(name, *tensor, {cache.batch, heads, cache.seqlen_q, cache.head_dim_qk},
-                          false, shape));
-    FLASHCORE_RETURN_IF_ERROR(check_contiguous_rows(name, *tensor));
-  }
-  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("q_out", *what.q_out));
+  const bool packed = p.cache.packed;
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("q", *what.q, p.cache.dtype));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("q_out", *what.q_out, p.cache.dtype));
+  FLASHCORE_RETURN_IF_ERROR(check_shapes(what, packed ? kPacked : 0, extents, "q"));
   p.has_q = true;
-  p.heads_q = what.q->shape[1];
-  p.q = row_strides(*what.q, cache.packed);
-  p.q_out = row_strides(*what.q_out, cache.packed);
+  p.heads_q = extents["Hq"];
+  p.q = row_strides(*what.q, packed);
+  p.q_out = row_strides(*what.q_out, packed);
   return {};
 }
 
@@ -172,8 +148,13 @@ Result<AppendProblem> resolve(const Append& what) {
   }
   p.k_new = p.cache.q;
   p.v_new = p.cache.o;
-  FLASHCORE_RETURN_IF_ERROR(resolve_rope(what, p));
-  FLASHCORE_RETURN_IF_ERROR(resolve_queries(what, p));
+  Extents extents;
+  extents.set("B", p.cache.batch);
+  extents.set("total", p.cache.total_q);
+  extents.set("Snew", p.cache.seqlen_q);
+  extents.set("Dqk", p.cache.head_dim_qk);
+  FLASHCORE_RETURN_IF_ERROR(resolve_rope(what, extents, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_queries(what, extents, p));
   return p;
 }
 
@@ -216,80 +197,6 @@ NewRows new_rows(const AppendProblem& problem, const AppendArguments& args, int6
 }
 
 namespace {
-
-Status check_append_pointers(const AppendProblem& problem, const AppendArguments& args) {
-  const ForwardProblem& p = problem.cache;
-  const bool has_new = p.heads_kv > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
-  const bool has_batch = p.batch > 0;
-  const bool has_cache = p.heads_kv > 0 && p.seqlen_kv > 0 && (p.paging.present || has_batch);
-  const bool tables = problem.from_tables && problem.positions > 0 && problem.rotary_dim > 0;
-  for (const auto& [name, pointer, dtype, needed] :
-       {std::tuple{"k_new", args.k_new, p.dtype, has_new},
-        {"v_new", args.v_new, p.dtype, has_new},
-        {"k", static_cast<const void*>(args.k), p.k_dtype, has_cache},
-        {"v", static_cast<const void*>(args.v), p.v_dtype, has_cache},
-        {"q", problem.has_q ? args.q : nullptr, p.dtype, problem.has_q && has_new},
-        {"q_out", problem.has_q ? static_cast<const void*>(args.q_out) : nullptr, p.dtype,
-         problem.has_q && has_new},
-        {"rope_cos", problem.from_tables ? static_cast<const void*>(args.rope_cos) : nullptr,
-         DType::f32, tables},
-        {"rope_sin", problem.from_tables ? static_cast<const void*>(args.rope_sin) : nullptr,
-         DType::f32, tables},
-        {"k_scale", p.k_scale.present ? static_cast<const void*>(args.k_scale) : nullptr,
-         DType::f32, p.k_scale.present && has_cache},
-        {"v_scale", p.v_scale.present ? static_cast<const void*>(args.v_scale) : nullptr,
-         DType::f32, p.v_scale.present && has_cache}}) {
-    FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, dtype, needed));
-  }
-  for (const auto& [name, present, pointer, needed] :
-       {std::tuple{"seqlens_kv", true, args.seqlens_kv, has_batch},
-        {"seqlens_new", p.seqlens_q.present, args.seqlens_new, has_batch},
-        {"cu_seqlens_new", p.packed, args.cu_seqlens_new, true},
-        {"page_table", p.paging.present && !p.paging.flat, args.page_table,
-         has_batch && p.paging.table_pages > 0},
-        {"kv_indptr", p.paging.flat, args.kv_indptr, true},
-        {"kv_indices", p.paging.flat, args.kv_indices, p.paging.table_pages > 0},
-        {"cache_leftpad", p.cache_leftpad.present, args.cache_leftpad, has_batch},
-        {"page_status", p.page_status.present, static_cast<const int32_t*>(args.page_status),
-         true}}) {
-    if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));
-  }
-  return {};
-}
-
-// The cache and the rotated queries share no memory with each other or with an input; but q_out
-// may be q.
-Status check_append_apart(const Append& what, const AppendArguments& args) {
-  std::vector<NamedMemory> outputs, inputs;
-  const auto add = [](std::vector<NamedMemory>& list, const char* name,
-                      const std::optional<TensorDesc>& tensor, const void* data) {
-    if (tensor) list.push_back({name, data, footprint(*tensor, data)});
-  };
-  add(outputs, "k", what.k, args.k);
-  add(outputs, "v", what.v, args.v);
-  add(outputs, "q_out", what.q_out, args.q_out);
-  add(inputs, "k_new", what.k_new, args.k_new);
-  add(inputs, "v_new", what.v_new, args.v_new);
-  if (!what.q || args.q != args.q_out || !same_layout(*what.q, *what.q_out)) {
-    add(inputs, "q", what.q, args.q);
-  }
-  add(inputs, "seqlens_kv", what.seqlens_kv, args.seqlens_kv);
-  add(inputs, "seqlens_new", what.seqlens_new, args.seqlens_new);
-  add(inputs, "cu_seqlens_new", what.cu_seqlens_new, args.cu_seqlens_new);
-  add(inputs, "page_table", what.page_table, args.page_table);
-  add(inputs, "kv_indptr", what.kv_indptr, args.kv_indptr);
-  add(inputs, "kv_indices", what.kv_indices, args.kv_indices);
-  add(inputs, "cache_leftpad", what.cache_leftpad, args.cache_leftpad);
-  add(inputs, "k_scale", what.k_scale, args.k_scale);
-  add(inputs, "v_scale", what.v_scale, args.v_scale);
-  add(inputs, "rope_cos", what.rope_cos, args.rope_cos);
-  add(inputs, "rope_sin", what.rope_sin, args.rope_sin);
-  for (size_t n = 0; n < outputs.size(); ++n) {
-    FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], std::span(outputs).subspan(n + 1)));
-    FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], inputs));
-  }
-  return {};
-}
 
 Status check_new_lengths(const AppendProblem& problem, const AppendArguments& args) {
   const ForwardProblem& p = problem.cache;
@@ -373,10 +280,8 @@ Status check_new_pages(const AppendProblem& problem, const AppendArguments& args
 
 }  // namespace
 
-Status check_pointers(const Append& what, const AppendProblem& problem,
-                      const AppendArguments& args) {
-  FLASHCORE_RETURN_IF_ERROR(check_append_pointers(problem, args));
-  return check_append_apart(what, args);
+Status check_pointers(const Append& what, const AppendProblem&, const AppendArguments& args) {
+  return check_memory(what, args);
 }
 
 Status check_arguments(const Append& what, const AppendProblem& problem,

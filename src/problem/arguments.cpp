@@ -2,33 +2,22 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include "problem/backward.hpp"
+#include "problem/entries.hpp"
 #include "problem/key_places.hpp"
 #include "problem/lengths.hpp"
 #include "problem/memory.hpp"
-#include "problem/pointer.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
-
-Status check_pointer(std::string_view name, const void* pointer, DType dtype, bool has_elements) {
-  if (pointer == nullptr) {
-    if (!has_elements) return {};
-    return invalid("{}: pointer is null, wanted the data of a tensor of the problem", name);
-  }
-  const size_t alignment = size_of(dtype);  // a power of two
-  if ((reinterpret_cast<uintptr_t>(pointer) & (alignment - 1)) != 0) {
-    return invalid("{}: pointer {} is not aligned, wanted a multiple of {}, the size of {}", name,
-                   pointer, alignment, to_string(dtype));
-  }
-  return {};
-}
 
 Status check_lengths_of(std::string_view name, const VectorInput& input, const int32_t* data,
                         int64_t count, int64_t largest) {
@@ -63,94 +52,125 @@ Status check_cu_seqlens(std::string_view name, const VectorInput& input, const i
 
 namespace {
 
-bool has_queries(const ForwardProblem& p) {
-  return p.heads_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
+// The tensors that a run has, with their bytes.
+class RunTensors {
+ public:
+  std::span<const NamedMemory> all() const { return std::span(all_).first(count_); }
+
+  template <class T>
+  void add(std::string_view name, T* data, DType dtype, std::initializer_list<Dimension> shape) {
+    all_[count_++] = {.name = name,
+                      .data = data,
+                      .dtype = dtype,
+                      .bytes = footprint(data, size_of(dtype), {shape.begin(), shape.size()}),
+                      .is_output = !std::is_const_v<T>};
+  }
+
+ private:
+  std::array<NamedMemory, 32> all_;  // more than either pass has
+  size_t count_ = 0;
+};
+
+struct Rows {
+  int64_t lead, heads, rows;
+  bool empty() const { return lead == 0 || heads == 0 || rows == 0; }
+};
+Rows query_rows(const ForwardProblem& p) {
+  return {p.packed ? 1 : p.batch, p.heads_q, p.packed ? p.total_q : p.seqlen_q};
+}
+Rows key_rows(const ForwardProblem& p) { return {lead_of_keys(p), p.heads_kv, rows_of_keys(p)}; }
+
+template <class T>
+void add_rows(RunTensors& all, std::string_view name, T* data, DType dtype, const Rows& rows,
+              const RowStrides& stride, int64_t width) {
+  all.add(
+      name, data, dtype,
+      {{rows.lead, stride.batch}, {rows.heads, stride.head}, {rows.rows, stride.row}, {width, 1}});
 }
 
-bool has_keys(const ForwardProblem& p) {
-  if (p.paging.present) return p.heads_kv > 0 && p.paging.num_pages > 0 && p.paging.page_size > 0;
-  return p.heads_kv > 0 && (p.packed ? p.total_kv > 0 : p.batch > 0 && p.seqlen_kv > 0);
+template <class T>
+void add_pairs(RunTensors& all, std::string_view name, T* data, const PairInput& input,
+               const int64_t (&extents)[4]) {
+  if (!input.present) return;
+  all.add(name, data, input.dtype,
+          {{extents[0], input.batch},
+           {extents[1], input.head},
+           {extents[2], input.query},
+           {extents[3], input.key}});
 }
 
-bool has_optional_inputs(const ForwardProblem& p) {
-  return p.bias.present || p.mask.present || p.alibi_slopes.present || p.sinks.present ||
-         p.q_scale.present || p.k_scale.present || p.v_scale.present || p.cu_seqlens_q.present ||
-         p.cu_seqlens_kv.present || p.seqlens_q.present || p.seqlens_kv.present ||
-         p.causal_offsets.present || p.dropout_state.present || p.paging.present ||
-         p.cache_leftpad.present || p.page_status.present || p.tree_mask.present ||
-         p.o_scale.present;
+template <class T>
+void add_vector(RunTensors& all, std::string_view name, T* data, DType dtype,
+                const VectorInput& input, int64_t batch, int64_t heads) {
+  if (input.present) all.add(name, data, dtype, {{batch, input.batch}, {heads, input.head}});
 }
 
-// Checks every pointer of a forward run.
-Status check_each(const ForwardProblem& p, const Arguments& args) {
-  const bool has_q = has_queries(p), has_kv = has_keys(p);
-  const bool has_batch = p.batch > 0;
-  const bool has_pairs = has_batch && p.heads_q > 0 && p.seqlen_q > 0 && p.seqlen_kv > 0;
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("q", args.q, p.dtype, has_q));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("k", args.k, p.k_dtype, has_kv));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("v", args.v, p.v_dtype, has_kv));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("o", args.o, p.o_dtype, has_q));
-  if (p.has_lse) FLASHCORE_RETURN_IF_ERROR(check_pointer("lse", args.lse, p.lse_dtype, has_q));
-  for (const auto& [name, largest, pointer] :
-       {std::tuple{"amax_o", &p.amax_o, args.amax_o}, {"amax_s", &p.amax_s, args.amax_s}}) {
-    if (!largest->present) continue;
-    const bool has_elements = largest->batches > 0 && largest->heads > 0;
-    FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::f32, has_elements));
+void add_lengths(RunTensors& all, const ForwardProblem& p, const Arguments& args) {
+  for (const auto& [name, data, input, count] :
+       {std::tuple{"cu_seqlens_q", args.cu_seqlens_q, &p.cu_seqlens_q, p.batch + 1},
+        {"cu_seqlens_kv", args.cu_seqlens_kv, &p.cu_seqlens_kv, p.batch + 1},
+        {"seqlens_q", args.seqlens_q, &p.seqlens_q, p.batch},
+        {"seqlens_kv", args.seqlens_kv, &p.seqlens_kv, p.batch},
+        {"causal_offsets", args.causal_offsets, &p.causal_offsets, p.batch},
+        {"kv_indptr", args.kv_indptr, &p.kv_indptr, p.batch + 1},
+        {"kv_last_page_len", args.kv_last_page_len, &p.kv_last_page_len, p.batch},
+        {"cache_leftpad", args.cache_leftpad, &p.cache_leftpad, p.batch}}) {
+    add_vector(all, name, data, DType::i32, *input, count, 1);
   }
-  if (p.bias.present) {
-    FLASHCORE_RETURN_IF_ERROR(check_pointer("bias", args.bias, p.bias.dtype, has_pairs));
+  const Paging& paging = p.paging;
+  if (paging.flat) {
+    all.add("kv_indices", args.kv_indices, DType::i32, {{paging.table_pages, paging.table_page}});
+  } else if (paging.present) {
+    all.add("page_table", args.page_table, DType::i32,
+            {{p.batch, paging.table_batch}, {paging.table_pages, paging.table_page}});
   }
-  if (p.mask.present) {
-    FLASHCORE_RETURN_IF_ERROR(check_pointer("mask", args.mask, p.mask.dtype, has_pairs));
-  }
-  if (p.dropout_state.present) {
-    FLASHCORE_RETURN_IF_ERROR(check_pointer("dropout_state", args.dropout_state, DType::i64, true));
-  }
-  if (!has_optional_inputs(p)) return {};
-  for (const auto& [name, present, pointer, needed] :
-       {std::tuple{"alibi_slopes", p.alibi_slopes.present, args.alibi_slopes, has_q && has_batch},
-        {"sinks", p.sinks.present, args.sinks, p.heads_q > 0},
-        {"q_scale", p.q_scale.present, args.q_scale, has_q && has_batch},
-        {"k_scale", p.k_scale.present, args.k_scale, has_kv && has_batch},
-        {"v_scale", p.v_scale.present, args.v_scale, has_kv && has_batch},
-        {"o_scale", p.o_scale.present, args.o_scale, has_q && has_batch}}) {
-    if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::f32, needed));
-  }
-  for (const auto& [name, present, pointer, needed] :
-       {std::tuple{"cu_seqlens_q", p.cu_seqlens_q.present, args.cu_seqlens_q, true},
-        {"cu_seqlens_kv", p.cu_seqlens_kv.present, args.cu_seqlens_kv, true},
-        {"seqlens_q", p.seqlens_q.present, args.seqlens_q, has_batch},
-        {"seqlens_kv", p.seqlens_kv.present, args.seqlens_kv, has_batch},
-        {"causal_offsets", p.causal_offsets.present, args.causal_offsets, has_batch},
-        {"page_table", p.paging.present && !p.paging.flat, args.page_table,
-         has_batch && p.paging.table_pages > 0},
-        {"kv_indptr", p.paging.flat, args.kv_indptr, true},
-        {"kv_indices", p.paging.flat, args.kv_indices, p.paging.table_pages > 0},
-        {"kv_last_page_len", p.kv_last_page_len.present, args.kv_last_page_len, has_batch},
-        {"cache_leftpad", p.cache_leftpad.present, args.cache_leftpad, has_batch},
-        {"tree_mask", p.tree_mask.present, args.tree_mask, has_q && p.tree_mask.words > 0},
-        {"page_status", p.page_status.present, static_cast<const int32_t*>(args.page_status),
-         true}}) {
-    if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));
-  }
-  return {};
 }
 
-Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
-  const std::array<NamedMemory, 5> outputs = all_written(p, args);
-  for (size_t n = 0; n < outputs.size(); ++n) {
-    FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], std::span(outputs).subspan(n + 1)));
+// What both passes read besides O and LSE.
+void add_inputs(RunTensors& all, const ForwardProblem& p, const Arguments& args) {
+  const Rows queries = query_rows(p), keys = key_rows(p);
+  add_rows(all, "q", args.q, p.dtype, queries, p.q, p.head_dim_qk);
+  add_rows(all, "k", args.k, p.k_dtype, keys, p.k, p.head_dim_qk);
+  if (p.v_transposed) {
+    const int64_t columns = p.seqlen_kv > 0 ? p.v_columns : 0;
+    add_rows(all, "v", args.v, p.v_dtype, {p.batch, p.heads_kv, p.head_dim_v}, p.v, columns);
+  } else {
+    add_rows(all, "v", args.v, p.v_dtype, keys, p.v, p.head_dim_v);
   }
-  const std::array<NamedMemory, 3> rows = rows_read(p, args);
-  for (const NamedMemory& output : outputs) {
-    FLASHCORE_RETURN_IF_ERROR(check_apart(output, rows));
+  const int64_t pairs[4] = {p.batch, p.heads_q, p.seqlen_q, p.seqlen_kv};
+  add_pairs(all, "bias", args.bias, p.bias, pairs);
+  add_pairs(all, "mask", args.mask, p.mask, pairs);
+  for (const auto& [name, data, input] :
+       {std::tuple{"alibi_slopes", args.alibi_slopes, &p.alibi_slopes},
+        {"q_scale", args.q_scale, &p.q_scale},
+        {"o_scale", args.o_scale, &p.o_scale}}) {
+    add_vector(all, name, data, DType::f32, *input, p.batch, p.heads_q);
   }
-  if (!has_optional_inputs(p)) return {};  // early exit: every run of a plan gets here
-  const auto optional = optional_inputs(p, args);
-  for (const NamedMemory& output : outputs) {
-    FLASHCORE_RETURN_IF_ERROR(check_apart(output, optional));
+  add_vector(all, "sinks", args.sinks, DType::f32, p.sinks, 1, p.heads_q);
+  const int64_t scaled = p.paging.present ? p.paging.page_size : p.seqlen_kv;
+  for (const auto& [name, data, scale] :
+       {std::tuple{"k_scale", args.k_scale, &p.k_scale}, {"v_scale", args.v_scale, &p.v_scale}}) {
+    if (!scale->present) continue;
+    const int64_t blocks = (scaled + p.kv_scale_block - 1) / p.kv_scale_block;
+    all.add(name, data, DType::f32,
+            {{p.paging.present ? p.paging.num_pages : p.batch, scale->batch},
+             {p.heads_kv, scale->head},
+             {blocks, scale->block}});
   }
-  return {};
+  add_lengths(all, p, args);
+  add_vector(all, "dropout_state", args.dropout_state, DType::i64, p.dropout_state, 2, 1);
+  if (p.tree_mask.present) {
+    all.add("tree_mask", args.tree_mask, DType::i32,
+            {{queries.lead, p.tree_mask.batch},
+             {queries.rows, p.tree_mask.query},
+             {p.tree_mask.words, p.tree_mask.word}});
+  }
+}
+
+template <class T>
+void add_results(RunTensors& all, const ForwardProblem& p, T* o, T* lse) {
+  add_rows(all, "o", o, p.o_dtype, query_rows(p), p.o, p.head_dim_v);
+  if (p.has_lse) add_rows(all, "lse", lse, p.lse_dtype, query_rows(p), p.lse, 1);
 }
 
 // Returns the rows on an entry's pages in the flat form, ignoring seqlens_kv.
@@ -190,45 +210,39 @@ Status check_flat_list(const ForwardProblem& p, const Arguments& args) {
 }  // namespace
 
 Status check_pointers(const ForwardProblem& p, const Arguments& args) {
-  FLASHCORE_RETURN_IF_ERROR(check_each(p, args));
-  return check_outputs_apart(p, args);
+  RunTensors all;
+  add_results(all, p, args.o, args.lse);
+  add_vector(all, "page_status", args.page_status, DType::i32, p.page_status, 1, 1);
+  for (const auto& [name, data, largest] :
+       {std::tuple{"amax_o", args.amax_o, &p.amax_o}, {"amax_s", args.amax_s, &p.amax_s}}) {
+    if (!largest->present) continue;
+    all.add(name, data, DType::f32,
+            {{largest->batches, largest->batch}, {largest->heads, largest->head}});
+  }
+  add_inputs(all, p, args);
+  return check_memory(all.all());
 }
 
 Status check_pointers(const BackwardProblem& problem, const BackwardArguments& args) {
   const ForwardProblem& p = problem.forward;
-  FLASHCORE_RETURN_IF_ERROR(check_each(p, args.forward));
-  const bool has_q = has_queries(p), has_kv = has_keys(p), has_heads = p.heads_q > 0;
-  const bool has_bias = problem.d_bias_elements > 0;
-  const bool has_slopes = has_heads && problem.d_alibi_slopes_elements > 0;
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("d_o", args.d_o, p.o_dtype, has_q));
-  for (const auto& [name, present, pointer, dtype, needed] :
-       {std::tuple{"d_lse", problem.has_d_lse, args.d_lse, problem.d_lse_dtype, has_q},
-        {"dq", true, static_cast<const void*>(args.dq), problem.dq_dtype, has_q},
-        {"dk", true, static_cast<const void*>(args.dk), problem.dk_dtype, has_kv},
-        {"dv", true, static_cast<const void*>(args.dv), problem.dv_dtype, has_kv},
-        {"d_bias", problem.d_bias.present, static_cast<const void*>(args.d_bias),
-         problem.d_bias.dtype, has_bias},
-        {"d_sinks", problem.d_sinks.present, static_cast<const void*>(args.d_sinks),
-         problem.d_sinks_dtype, has_heads},
-        {"d_alibi_slopes", problem.d_alibi_slopes.present,
-         static_cast<const void*>(args.d_alibi_slopes), problem.d_alibi_slopes_dtype,
-         has_slopes}}) {
-    if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, dtype, needed));
+  const Rows queries = query_rows(p), keys = key_rows(p);
+  RunTensors all;
+  // Sums are written even if there is nothing to add.
+  const int64_t slope_batches = p.heads_q > 0 ? problem.d_alibi_slopes_elements / p.heads_q : 0;
+  add_vector(all, "d_alibi_slopes", args.d_alibi_slopes, problem.d_alibi_slopes_dtype,
+             problem.d_alibi_slopes, slope_batches, p.heads_q);
+  add_vector(all, "d_sinks", args.d_sinks, problem.d_sinks_dtype, problem.d_sinks, 1, p.heads_q);
+  add_pairs(all, "d_bias", args.d_bias, problem.d_bias, problem.d_bias_extents);
+  add_rows(all, "dv", args.dv, problem.dv_dtype, keys, problem.dv, p.head_dim_v);
+  add_rows(all, "dk", args.dk, problem.dk_dtype, keys, problem.dk, p.head_dim_qk);
+  add_rows(all, "dq", args.dq, problem.dq_dtype, queries, problem.dq, p.head_dim_qk);
+  add_rows(all, "d_o", args.d_o, p.o_dtype, queries, problem.d_o, p.head_dim_v);
+  if (problem.has_d_lse) {
+    add_rows(all, "d_lse", args.d_lse, problem.d_lse_dtype, queries, problem.d_lse, 1);
   }
-  const std::array<NamedMemory, 6> outputs = gradients_written(problem, args);
-  const std::array<NamedMemory, 2> inputs = gradients_read(problem, args);
-  const std::array<NamedMemory, 3> results = rows_written(p, args.forward);
-  const std::array<NamedMemory, 3> rows = rows_read(p, args.forward);
-  const auto optional = optional_inputs(p, args.forward);
-  for (size_t n = 0; n < outputs.size(); ++n) {
-    for (const std::span<const NamedMemory> others :
-         {std::span<const NamedMemory>(outputs).first(n), std::span<const NamedMemory>(inputs),
-          std::span<const NamedMemory>(results), std::span<const NamedMemory>(rows),
-          std::span<const NamedMemory>(optional)}) {
-      FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], others));
-    }
-  }
-  return {};
+  add_results<const void>(all, p, args.forward.o, args.forward.lse);
+  add_inputs(all, p, args.forward);
+  return check_memory(all.all());
 }
 
 Status check_lengths(const ForwardProblem& p, const Arguments& args) {
@@ -249,7 +263,7 @@ Status check_lengths(const ForwardProblem& p, const Arguments& args) {
 }
 
 Status check_o_scale(const ForwardProblem& p, const Arguments& args) {
-  if (!p.o_scale.present || !has_queries(p)) return {};
+  if (!p.o_scale.present || query_rows(p).empty()) return {};
   for (int64_t b = 0; b < (p.o_scale.batch == 0 ? std::min<int64_t>(p.batch, 1) : p.batch); ++b) {
     for (int64_t h = 0; h < (p.o_scale.head == 0 ? 1 : p.heads_q); ++h) {
       const float scale = args.o_scale[p.o_scale.at(b, h)];

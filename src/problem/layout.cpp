@@ -13,15 +13,11 @@ __extension__ using int128 = __int128;  // sums of products of 64-bit strides
 
 constexpr int128 magnitude(int64_t value) { return value < 0 ? -int128{value} : int128{value}; }
 
-std::string text(std::span<const int64_t> values) {
-  return fmt::format("[{}]", fmt::join(values, ", "));
-}
-
 }  // namespace
 
 std::string shape_text(const TensorDesc& tensor) {
-  return text(
-      {tensor.shape.data(), static_cast<size_t>(std::clamp(tensor.rank, 0, TensorDesc::kMaxRank))});
+  const int32_t rank = std::clamp(tensor.rank, 0, TensorDesc::kMaxRank);
+  return fmt::format("[{}]", fmt::join(tensor.shape.begin(), tensor.shape.begin() + rank, ", "));
 }
 
 Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t rank,
@@ -77,23 +73,6 @@ Status check_no_overlap(std::string_view name, const TensorDesc& tensor) {
           shape_text(tensor));
     }
     reach += stride * (extent - 1);
-  }
-  return {};
-}
-
-Status check_shape(std::string_view name, const TensorDesc& tensor,
-                   std::initializer_list<int64_t> wanted, bool broadcast,
-                   std::string_view wanted_shape) {
-  FLASHCORE_RETURN_IF_ERROR(
-      check_layout(name, tensor, static_cast<int32_t>(wanted.size()), wanted_shape));
-  size_t i = 0;
-  for (const int64_t extent : wanted) {
-    const int64_t actual = tensor.shape[i++];
-    if (actual != extent && !(broadcast && actual == 1)) {
-      return invalid("{}: shape is {}, wanted {} = {}{}", name, shape_text(tensor), wanted_shape,
-                     text({wanted.begin(), wanted.size()}),
-                     broadcast ? ", where 1 may stand for any" : "");
-    }
   }
   return {};
 }

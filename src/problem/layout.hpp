@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -21,11 +20,6 @@ std::string shape_text(const TensorDesc& tensor);
 // Checks the rank, the extents, and that the byte offset of every element fits 64 bits.
 Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t rank,
                     std::string_view wanted_shape);
-
-// Checks the layout and the extents; with `broadcast`, an extent of 1 matches any.
-Status check_shape(std::string_view name, const TensorDesc& tensor,
-                   std::initializer_list<int64_t> wanted, bool broadcast,
-                   std::string_view wanted_shape);
 
 Status check_contiguous_rows(std::string_view name, const TensorDesc& tensor);
 

@@ -1,18 +1,13 @@
-// Lengths of batch entries: checks of their descriptors, and of the values where the host can read them.
+// Checks of lengths of batch entries, where the host can read them.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "flashcore/flashcore.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
-
-// Checks that the tensor, if present, is i32 with `wanted` elements.
-Status resolve_length_vector(std::string_view name, const std::optional<TensorDesc>& tensor,
-                             int64_t wanted, std::string_view shape, VectorInput& out);
 
 // Checks that each of `count` lengths is from 0 to `largest`.
 Status check_lengths_of(std::string_view name, const VectorInput& input, const int32_t* data,

@@ -5,15 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
-#include "problem/backward.hpp"
-#include "problem/problem.hpp"
+#include "flashcore/flashcore.hpp"
 
 namespace flashcore {
 
 struct Dimension {
   int64_t extent;
   int64_t stride;  // in elements; 0 if broadcast
+
+  bool operator==(const Dimension&) const = default;
 };
 
 // The shape of a tensor in memory; its elements lie in the bytes [first, last).
@@ -33,23 +35,19 @@ Footprint footprint(const TensorDesc& tensor, const void* data);
 // takes too many steps.
 bool share_memory(const Footprint& a, const Footprint& b);
 
-// A tensor that the problem lacks has 0 bytes.
+// A tensor of a run.
 struct NamedMemory {
-  const char* name = "";
+  std::string_view name;
   const void* data = nullptr;
+  DType dtype = DType::f32;
   Footprint bytes;
+  bool is_output = false;
+  std::string_view may_be =
+      {};  // inputs that an output may be, with the same layout: "lse_a lse_b"
 };
 
-// Returns an error if the output shares memory with one of the others.
-Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others);
-
-std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
-// rows_written(), and the largest values.
-std::array<NamedMemory, 5> all_written(const ForwardProblem& p, const Arguments& args);
-std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);
-std::array<NamedMemory, 20> optional_inputs(const ForwardProblem& p, const Arguments& args);
-std::array<NamedMemory, 6> gradients_written(const BackwardProblem& p,
-                                             const BackwardArguments& args);
-std::array<NamedMemory, 2> gradients_read(const BackwardProblem& p, const BackwardArguments& args);
+// Checks that pointers are there for tensors with elements, and aligned; and that no output shares memory with another
+// tensor. Of two outputs, the sentence begins with the first.
+Status check_memory(std::span<const NamedMemory> all);
 
 }  // namespace flashcore

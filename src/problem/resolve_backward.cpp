@@ -1,9 +1,11 @@
 // Turns a caller's gradients into what backends read, and refuses malformed descriptions.
+#include <algorithm>
 #include <string_view>
-#include <utility>
+#include <tuple>
 
 #include "problem/backward.hpp"
 #include "problem/layout.hpp"
+#include "problem/operands.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 #include "problem/strides.hpp"
@@ -42,54 +44,49 @@ Status check_forward(const ForwardProblem& p) {
   return {};
 }
 
-// Checks a gradient of q, k, v or o, whose rows have the same shape.
-Status check_rows(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
+Status check_like(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
                   std::string_view shape) {
-  if (like.rank == 3) {
-    FLASHCORE_RETURN_IF_ERROR(
-        check_shape(name, tensor, {like.shape[0], like.shape[1], like.shape[2]}, false, shape));
-  } else {
-    FLASHCORE_RETURN_IF_ERROR(check_shape(
-        name, tensor, {like.shape[0], like.shape[1], like.shape[2], like.shape[3]}, false, shape));
+  FLASHCORE_RETURN_IF_ERROR(check_layout(name, tensor, like.rank, shape));
+  if (std::equal(tensor.shape.begin(), tensor.shape.begin() + like.rank, like.shape.begin())) {
+    return {};
   }
-  return check_contiguous_rows(name, tensor);
+  return invalid("{}: shape is {}, wanted {} = {}", name, shape_text(tensor), shape,
+                 shape_text(like));
 }
 
-Status resolve_rows_out(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
-                        std::string_view shape, bool packed, RowStrides& strides, DType& dtype) {
-  FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, tensor));
+// Checks a gradient of the type of its tensor, or of f32 or f64.
+Status check_output(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
+                    std::string_view shape) {
   if (tensor.dtype != like.dtype && tensor.dtype != DType::f32 && tensor.dtype != DType::f64) {
     return invalid("{}: dtype is {}, wanted {} or f32", name, to_string(tensor.dtype),
                    to_string(like.dtype));
   }
-  FLASHCORE_RETURN_IF_ERROR(check_rows(name, tensor, like, shape));
-  FLASHCORE_RETURN_IF_ERROR(check_no_overlap(name, tensor));
-  strides = row_strides(tensor, packed);
-  dtype = tensor.dtype;
-  return {};
+  FLASHCORE_RETURN_IF_ERROR(check_like(name, tensor, like, shape));
+  return check_no_overlap(name, tensor);
 }
 
-Status check_f32_or_f64(std::string_view name, const TensorDesc& tensor) {
-  FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, tensor));
-  if (tensor.dtype == DType::f32 || tensor.dtype == DType::f64) return {};
-  return invalid("{}: dtype is {}, wanted f32 or f64", name, to_string(tensor.dtype));
-}
-
-Status resolve_d_lse(const Gradients& gradients, BackwardProblem& out) {
-  if (!gradients.d_lse) return {};
+Status resolve_rows(const Problem& problem, const Gradients& gradients, BackwardProblem& out) {
   const ForwardProblem& p = out.forward;
-  const TensorDesc& d_lse = *gradients.d_lse;
-  FLASHCORE_RETURN_IF_ERROR(check_f32_or_f64("d_lse", d_lse));
-  if (p.packed) {
-    FLASHCORE_RETURN_IF_ERROR(
-        check_shape("d_lse", d_lse, {p.total_q, p.heads_q}, false, "[total_q, Hq]"));
-  } else {
-    FLASHCORE_RETURN_IF_ERROR(
-        check_shape("d_lse", d_lse, {p.batch, p.heads_q, p.seqlen_q}, false, "[B, Hq, Sq]"));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("d_o", gradients.d_o, p.o_dtype));
+  FLASHCORE_RETURN_IF_ERROR(check_like("d_o", gradients.d_o, problem.o, "o's"));
+  FLASHCORE_RETURN_IF_ERROR(check_contiguous_rows("d_o", gradients.d_o));
+  out.d_o = row_strides(gradients.d_o, p.packed);
+  for (const auto& [name, tensor, like, shape, strides, dtype] :
+       {std::tuple{"dq", &gradients.dq, &problem.q, "q's", &out.dq, &out.dq_dtype},
+        {"dk", &gradients.dk, &problem.k, "k's", &out.dk, &out.dk_dtype},
+        {"dv", &gradients.dv, &problem.v, "v's", &out.dv, &out.dv_dtype}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_output(name, *tensor, *like, shape));
+    FLASHCORE_RETURN_IF_ERROR(check_contiguous_rows(name, *tensor));
+    *strides = row_strides(*tensor, p.packed);
+    *dtype = tensor->dtype;
   }
-  out.has_d_lse = true;
-  out.d_lse_dtype = d_lse.dtype;
-  out.d_lse = row_strides(d_lse, p.packed);
+  if (gradients.d_lse) {
+    FLASHCORE_RETURN_IF_ERROR(check_like("d_lse", *gradients.d_lse, *problem.lse,
+                                         p.packed ? "[total_q, Hq]" : "[B, Hq, Sq]"));
+    out.has_d_lse = true;
+    out.d_lse_dtype = gradients.d_lse->dtype;
+    out.d_lse = row_strides(*gradients.d_lse, p.packed);
+  }
   return {};
 }
 
@@ -101,18 +98,9 @@ Status check_has_input(std::string_view name, bool present, std::string_view inp
 Status resolve_d_bias(const Problem& problem, const Gradients& gradients, BackwardProblem& out) {
   if (!gradients.d_bias) return {};
   FLASHCORE_RETURN_IF_ERROR(check_has_input("d_bias", problem.bias.has_value(), "a bias"));
-  const TensorDesc& d_bias = *gradients.d_bias;
   const TensorDesc& bias = *problem.bias;
-  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("d_bias", d_bias));
-  if (d_bias.dtype != bias.dtype && d_bias.dtype != DType::f32 && d_bias.dtype != DType::f64) {
-    return invalid("d_bias: dtype is {}, wanted {} or f32", to_string(d_bias.dtype),
-                   to_string(bias.dtype));
-  }
-  FLASHCORE_RETURN_IF_ERROR(
-      check_shape("d_bias", d_bias, {bias.shape[0], bias.shape[1], bias.shape[2], bias.shape[3]},
-                  false, "the bias'"));
-  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("d_bias", d_bias));
-  out.d_bias = pair_strides(d_bias);
+  FLASHCORE_RETURN_IF_ERROR(check_output("d_bias", *gradients.d_bias, bias, "the bias'"));
+  out.d_bias = pair_strides(*gradients.d_bias);
   for (size_t d = 0; d < 4; ++d) out.d_bias_extents[d] = bias.shape[d];
   out.d_bias_elements = product_of({bias.shape[0], bias.shape[1], bias.shape[2], bias.shape[3]});
   return {};
@@ -121,10 +109,7 @@ Status resolve_d_bias(const Problem& problem, const Gradients& gradients, Backwa
 Status resolve_head_sums(const Problem& problem, const Gradients& gradients, BackwardProblem& out) {
   if (gradients.d_sinks) {
     FLASHCORE_RETURN_IF_ERROR(check_has_input("d_sinks", problem.sinks.has_value(), "sinks"));
-    FLASHCORE_RETURN_IF_ERROR(check_f32_or_f64("d_sinks", *gradients.d_sinks));
-    FLASHCORE_RETURN_IF_ERROR(
-        check_shape("d_sinks", *gradients.d_sinks, {out.forward.heads_q}, false, "[Hq]"));
-    FLASHCORE_RETURN_IF_ERROR(check_no_overlap("d_sinks", *gradients.d_sinks));
+    FLASHCORE_RETURN_IF_ERROR(check_output("d_sinks", *gradients.d_sinks, *problem.sinks, "[Hq]"));
     out.d_sinks = head_strides(*gradients.d_sinks);
     out.d_sinks_dtype = gradients.d_sinks->dtype;
   }
@@ -133,13 +118,7 @@ Status resolve_head_sums(const Problem& problem, const Gradients& gradients, Bac
         check_has_input("d_alibi_slopes", problem.alibi_slopes.has_value(), "alibi_slopes"));
     const TensorDesc& d_slopes = *gradients.d_alibi_slopes;
     const TensorDesc& slopes = *problem.alibi_slopes;
-    FLASHCORE_RETURN_IF_ERROR(check_f32_or_f64("d_alibi_slopes", d_slopes));
-    FLASHCORE_RETURN_IF_ERROR(
-        slopes.rank == 1
-            ? check_shape("d_alibi_slopes", d_slopes, {slopes.shape[0]}, false, "the slopes'")
-            : check_shape("d_alibi_slopes", d_slopes, {slopes.shape[0], slopes.shape[1]}, false,
-                          "the slopes'"));
-    FLASHCORE_RETURN_IF_ERROR(check_no_overlap("d_alibi_slopes", d_slopes));
+    FLASHCORE_RETURN_IF_ERROR(check_output("d_alibi_slopes", d_slopes, slopes, "the slopes'"));
     out.d_alibi_slopes = head_strides(d_slopes);
     out.d_alibi_slopes_dtype = d_slopes.dtype;
     out.d_alibi_slopes_elements =
@@ -156,19 +135,9 @@ Result<BackwardProblem> resolve(const Problem& problem, const Gradients& gradien
   BackwardProblem out;
   out.forward = *forward;
   out.forward.amax_o = out.forward.amax_s = {};  // outputs of the forward pass only
-  const ForwardProblem& p = out.forward;
-  FLASHCORE_RETURN_IF_ERROR(check_forward(p));
-  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("d_o", gradients.d_o));
-  FLASHCORE_RETURN_IF_ERROR(check_dtype("d_o", gradients.d_o, p.o_dtype));
-  FLASHCORE_RETURN_IF_ERROR(check_rows("d_o", gradients.d_o, problem.o, "o's"));
-  out.d_o = row_strides(gradients.d_o, p.packed);
-  FLASHCORE_RETURN_IF_ERROR(
-      resolve_rows_out("dq", gradients.dq, problem.q, "q's", p.packed, out.dq, out.dq_dtype));
-  FLASHCORE_RETURN_IF_ERROR(
-      resolve_rows_out("dk", gradients.dk, problem.k, "k's", p.packed, out.dk, out.dk_dtype));
-  FLASHCORE_RETURN_IF_ERROR(
-      resolve_rows_out("dv", gradients.dv, problem.v, "v's", p.packed, out.dv, out.dv_dtype));
-  FLASHCORE_RETURN_IF_ERROR(resolve_d_lse(gradients, out));
+  FLASHCORE_RETURN_IF_ERROR(check_forward(out.forward));
+  FLASHCORE_RETURN_IF_ERROR(check_types(gradients));
+  FLASHCORE_RETURN_IF_ERROR(resolve_rows(problem, gradients, out));
   FLASHCORE_RETURN_IF_ERROR(resolve_d_bias(problem, gradients, out));
   FLASHCORE_RETURN_IF_ERROR(resolve_head_sums(problem, gradients, out));
   return out;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "flashcore/flashcore.hpp"
 #include "problem/problem.hpp"
@@ -13,15 +14,6 @@ namespace flashcore {
 // may hold anything.
 inline int64_t used_stride(const TensorDesc& tensor, size_t d) {
   return tensor.shape[d] <= 1 ? 0 : tensor.stride[d];
-}
-
-// Returns whether two tensors with the same pointer are the same tensor.
-inline bool same_layout(const TensorDesc& a, const TensorDesc& b) {
-  if (a.dtype != b.dtype || a.rank != b.rank) return false;
-  for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d) {
-    if (a.shape[d] != b.shape[d] || used_stride(a, d) != used_stride(b, d)) return false;
-  }
-  return true;
 }
 
 inline RowStrides row_strides(const TensorDesc& tensor, bool packed) {
@@ -36,6 +28,12 @@ inline PairInput pair_strides(const TensorDesc& tensor) {
           .head = used_stride(tensor, 1),
           .query = used_stride(tensor, 2),
           .key = used_stride(tensor, 3)};
+}
+
+// Lengths, offsets, a status: one number an entry.
+inline VectorInput entry_strides(const std::optional<TensorDesc>& tensor) {
+  if (!tensor) return {};
+  return {.present = true, .batch = used_stride(*tensor, 0), .head = 0};
 }
 
 // The tensor is [Hq] or [B, Hq].

@@ -15,6 +15,7 @@
 #include "bench/tensors/random.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "problem/memory.hpp"
+#include "problem/operands.hpp"
 #include "problem/problem.hpp"
 #include "tests/problem/problems.hpp"
 #include "tests/problem/run_plan.hpp"
@@ -66,41 +67,19 @@ class Trial {
 
 // Every pointer of Arguments by name, null and misaligned.
 struct PointerBend {
-  const char* name;
+  std::string name;
   std::function<void(Arguments&)> clear;
   std::function<void(Arguments&, std::ptrdiff_t)> shift;
 };
 
-template <class T>
-PointerBend pointer_bend(const char* name, T* Arguments::*member) {
-  return {
-      name, [=](Arguments& args) { args.*member = nullptr; },
-      [=](Arguments& args, std::ptrdiff_t bytes) { args.*member = shifted(args.*member, bytes); }};
-}
-
-const std::vector<PointerBend>& pointer_bends() {
-  static const std::vector<PointerBend> bends = {
-      pointer_bend("q", &Arguments::q),
-      pointer_bend("k", &Arguments::k),
-      pointer_bend("v", &Arguments::v),
-      pointer_bend("o", &Arguments::o),
-      pointer_bend("lse", &Arguments::lse),
-      pointer_bend("bias", &Arguments::bias),
-      pointer_bend("mask", &Arguments::mask),
-      pointer_bend("alibi_slopes", &Arguments::alibi_slopes),
-      pointer_bend("sinks", &Arguments::sinks),
-      pointer_bend("q_scale", &Arguments::q_scale),
-      pointer_bend("k_scale", &Arguments::k_scale),
-      pointer_bend("v_scale", &Arguments::v_scale),
-      pointer_bend("cu_seqlens_q", &Arguments::cu_seqlens_q),
-      pointer_bend("cu_seqlens_kv", &Arguments::cu_seqlens_kv),
-      pointer_bend("seqlens_q", &Arguments::seqlens_q),
-      pointer_bend("seqlens_kv", &Arguments::seqlens_kv),
-      pointer_bend("causal_offsets", &Arguments::causal_offsets),
-      pointer_bend("o_scale", &Arguments::o_scale),
-      pointer_bend("amax_o", &Arguments::amax_o),
-      pointer_bend("amax_s", &Arguments::amax_s),
-  };
+std::vector<PointerBend> pointer_bends() {
+  std::vector<PointerBend> bends;
+  for (const auto& line : kOperands<Problem>) {
+    bends.push_back({std::string(line.name), [&](Arguments& args) { line.bind(args, nullptr); },
+                     [&](Arguments& args, std::ptrdiff_t bytes) {
+                       line.bind(args, shifted(const_cast<void*>(line.data(args)), bytes));
+                     }});
+  }
   return bends;
 }
 
