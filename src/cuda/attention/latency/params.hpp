@@ -11,9 +11,9 @@ namespace flashcore::cuda::attention::latency {
 
 // The assumptions of a compiled kernel.
 enum class TileBounds {
-  any,    // nothing
-  band,   // sequences are alike, KV tiles are full, and every row's keys begin in the first tile
-  whole,  // also, every row sees every key: no tile needs a mask
+  checked,      // nothing
+  causal_only,  // sequences are alike, KV tiles are full, and every row's keys begin in the first tile
+  none,         // also, every row sees every key: no tile needs a mask
 };
 
 // The parameters that every block reads before its first copies,
