@@ -185,6 +185,7 @@ Table::Table(const ordered_json& constants) : constants_(constants) {
             .compute_capability = gpu["compute_capability"],
             .multiprocessors = gpu["multiprocessors"],
             .speed = {gpu["sm_clock_mhz"], gpu["memory_gb_s"]},
+            .rules = {},
             .launch = constants_["launch_us"],
             .error = constants_["fit"]["error"],
             .most_waves = measured["most_waves"],

@@ -30,7 +30,7 @@ std::string refusal(const Problem& problem, int32_t compute_capability = 90,
                     const char* targets = "80+ptx;89;90a") {
   DeviceInfo device;
   device.compute_capability = compute_capability;
-  return refusal_on_gpu(converted::supports(), targets, resolved(problem), {.device = device});
+  return refusal_on_gpu(fp8::supports(), targets, resolved(problem), {.device = device});
 }
 
 TEST(ForwardFp8Converted, NamesWhatItDoesNotCompute) {

@@ -1,5 +1,6 @@
 // What of forward_sm90_throughput needs no GPU: its table of tiles, the order of tiles, the counter
 // that hands them out, the ranges of blocks, and its refusals.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
 #include "cuda/forward_sm90/throughput/tile_counter.hpp"
+#include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
