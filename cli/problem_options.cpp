@@ -153,6 +153,7 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--heads-kv", heads_kv_, "Heads of k and v, a divisor of q's (default: as q)");
   options.number("--seqlen-kv", seqlen_kv_, "Rows of k and v (default: as q)");
   options.number("--head-dim-v", head_dim_v_, "Head dimension of v (default: as q)");
+  options.flag("--v-in-k", v_in_k_, "V is the first --head-dim-v columns of K, in the same memory");
   options.number("--paged", page_size_, "K and v in pages of that many rows, in a random order");
   options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,o_scale,...",
                "NAMES");
@@ -265,6 +266,11 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
     }
   }
   FLASHCORE_RETURN_IF_ERROR(apply_paging(problem));
+  if (v_in_k_) {
+    if (v[3] > k[3])
+      return invalid("--v-in-k: is given with {} columns of v, wanted at most {}", v[3], k[3]);
+    problem.v = bench::first_columns(problem.k, v[3]);
+  }
   return problem;
 }
 

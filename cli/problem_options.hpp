@@ -64,6 +64,7 @@ class ProblemOptions {
   uint64_t dropout_seed_ = 0, dropout_offset_ = 0;
   int64_t kv_scale_block_ = 0, max_seqlen_q_ = 0, max_seqlen_kv_ = 0;
   bool v_transposed_ = false;
+  bool v_in_k_ = false;
 };
 
 }  // namespace flashcore::cli

@@ -46,6 +46,7 @@ struct VerifyOptions {
   bool only_run = false;
   bool backward = false;
   bool paged = false;
+  bool latent = false;
   bool v_transposed = false;
   std::string out;
 };
@@ -78,6 +79,9 @@ Status check(const VerifyOptions& options) {
   if (options.paged && (options.backward || options.choice.batch_invariant)) {
     return invalid("--paged: is given, wanted it without --backward and --batch-invariant");
   }
+  if (options.latent && (options.backward || options.choice.batch_invariant)) {
+    return invalid("--latent: is given, wanted it without --backward and --batch-invariant");
+  }
   if (!options.backward && options.choice.any_order) {
     return invalid("--any-order: is given, wanted it only with --backward");
   }
@@ -91,6 +95,7 @@ bench::RandomTrials random_part(const VerifyOptions& options) {
   random.space.largest_head_dim = options.largest_head_dim;
   random.space.most_heads = options.most_heads;
   random.space.caches = options.paged;
+  random.space.latent = options.latent;
   random.space.more_outputs = random.space.mixes_fp8 = !options.backward;
   random.space.transposed_v = options.backward ? 0 : options.v_transposed ? 1 : 0.25;
   random.backward = options.backward;
@@ -106,6 +111,7 @@ Result<Json> run_sanitizers(const VerifyOptions& options, const std::string& ker
   std::vector<std::string> arguments = {"verify", "--only-run"};
   if (options.backward) arguments.emplace_back("--backward");
   if (options.paged) arguments.emplace_back("--paged");
+  if (options.latent) arguments.emplace_back("--latent");
   if (options.v_transposed) arguments.emplace_back("--v-transposed");
   if (options.choice.any_order) arguments.emplace_back("--any-order");
   if (options.narrow) arguments.emplace_back("--narrow");
@@ -341,6 +347,9 @@ Command verify_command() {
             set.flag(
                 "--paged", options->paged,
                 "Random problems have caches: pages, padding on the left, fp8 under a wider Q");
+            set.flag(
+                "--latent", options->latent,
+                "Random problems have rows of 576 columns, whose first 512 are V, for all heads");
             set.flag("--v-transposed", options->v_transposed,
                      "Each fp8 V in one piece of the random problems is stored transposed, where "
                      "--kernel takes it; otherwise a quarter of them");

@@ -315,6 +315,7 @@ Problem to_problem(const Case& one) {
   if (one.kv_dtype) problem.k.dtype = problem.v.dtype = *one.kv_dtype;
   if (one.v_dtype) problem.v.dtype = *one.v_dtype;
   if (one.page_size > 0) set_pages(one, problem);
+  if (one.latent) problem.v = first_columns(problem.k, one.head_dim_v);
   if (one.v_transposed) {
     problem.v_transposed = true;
     problem.v = TensorDesc::contiguous(
@@ -357,7 +358,8 @@ int64_t rotated_copies(const Case& one) {
   if (!one.rotated) return 1;
   constexpr int64_t kOthers = int64_t{512} << 20;
   const Problem problem = to_problem(one);
-  const auto bytes = static_cast<int64_t>(element_bytes(problem.k) + element_bytes(problem.v));
+  const double of_v = v_is_in_k(problem) ? 0 : element_bytes(problem.v);
+  const auto bytes = static_cast<int64_t>(element_bytes(problem.k) + of_v);
   return 1 + (kOthers + bytes - 1) / bytes;
 }
 
@@ -417,6 +419,7 @@ std::string features_text(const Case& one) {
                     to_string(*one.kv_dtype)));
   }
   if (one.v_dtype) add(fmt::format("v {}", to_string(*one.v_dtype)));
+  if (one.latent) add("v in k");
   if (one.ragged) add("ragged");
   if (one.tree) add("tree mask");
   if (one.o_dtype) add(fmt::format("O {}", to_string(*one.o_dtype)));
@@ -432,23 +435,25 @@ std::vector<Case> gate_shapes() {
 }
 
 std::vector<Suite> suites() {
-  return {{"gates", "small, mission, long, wide; full and causal"},
-          {"five", "the five fp16 shapes that every rung of the ladder is timed on"},
-          {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
-          {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
-          {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
-          {"paged", "the same in pages of 64, 16 and 1 rows, one head of keys, and an fp8 cache"},
-          {"ragged", "64 entries of 100 to 8k keys, in one piece and in pages"},
-          {"rotated", "decode whose caches come from memory at each call, bf16 and fp8"},
-          {"speculative", "1 to 16 queries of 16 entries with 8k keys, causal and as a tree"},
-          {"prefill",
-           "chunks of 512 and 2048 queries behind 8k and 32k keys, in one piece and in pages"},
-          {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
-          {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
-          {"fp8", "the sweep at D 64 and 128, in bf16, in e4m3 with scales, and with V transposed"},
-          {"fp8_modes", "of these S 2048, without scales: all that compute e4m3 beside each other"},
-          {"amax", "e4m3 with an O of bf16 and e4m3, without and with amax_o and amax_s"},
-          {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
+  return {
+      {"gates", "small, mission, long, wide; full and causal"},
+      {"five", "the five fp16 shapes that every rung of the ladder is timed on"},
+      {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
+      {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
+      {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
+      {"paged", "the same in pages of 64, 16 and 1 rows, one head of keys, and an fp8 cache"},
+      {"ragged", "64 entries of 100 to 8k keys, in one piece and in pages"},
+      {"rotated", "decode whose caches come from memory at each call, bf16 and fp8"},
+      {"speculative", "1 to 16 queries of 16 entries with 8k keys, causal and as a tree"},
+      {"prefill",
+       "chunks of 512 and 2048 queries behind 8k and 32k keys, in one piece and in pages"},
+      {"mla", "latent rows of 576 elements, V their first 512, in pages of 64 from memory; bf16"},
+      {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
+      {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
+      {"fp8", "the sweep at D 64 and 128, in bf16, in e4m3 with scales, and with V transposed"},
+      {"fp8_modes", "of these S 2048, without scales: all that compute e4m3 beside each other"},
+      {"amax", "e4m3 with an O of bf16 and e4m3, without and with amax_o and amax_s"},
+      {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
 std::optional<std::vector<Case>> suite_cases(std::string_view name, bool quick) {

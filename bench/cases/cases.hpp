@@ -43,6 +43,7 @@ struct Case {
   int64_t page_size = 0;                         // rows per page, in random order; 0: one piece
   std::optional<DType> kv_dtype = std::nullopt;  // if not q's
   std::optional<DType> v_dtype = std::nullopt;   // if not k's
+  bool latent = false;                           // V is the first head_dim_v columns of K
   bool tree = false;                             // the queries are a binary tree of tokens
   bool ragged = false;                           // keys in use: ragged_lengths
   bool rotated = false;                          // calls alternate between copies of K and V

@@ -66,6 +66,18 @@ Sizes random_sizes(Random& random, const RandomSpace& space) {
   return s;
 }
 
+// One head of latent rows, under up to 140 heads of queries.
+Sizes latent_sizes(Random& random, const RandomSpace& space) {
+  Sizes s = random_sizes(random, space);
+  s.heads_kv = 1;
+  s.heads_q = random.chance(0.3) ? 64 * random.integer(1, 2) : random.integer(1, 140);
+  if (random.chance(0.6)) s.seqlen_q = 1;
+  s.head_dim_qk = 576;
+  s.head_dim_v = 512;
+  if (space.most_heads > 0) limit_heads(s, space.most_heads);
+  return s;
+}
+
 // Drops the batch dimension and orders the rest [rows, heads, width].
 TensorDesc packed_of(const TensorDesc& t) {
   return TensorDesc::strided(t.dtype, {t.shape[2], t.shape[1], t.shape[3]},
@@ -293,7 +305,7 @@ RandomSpace narrowed(RandomSpace space, int narrowing) {
 
 RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed), space_(space) {
   random_.bits();  // seeds 0, 1, 2, ... are used unchanged: step away from them
-  const Sizes s = random_sizes(random_, space);
+  const Sizes s = space.latent ? latent_sizes(random_, space) : random_sizes(random_, space);
   sizes_ = s;
   const DType dtype =
       !space.any_dtype    ? space.dtype
@@ -360,6 +372,7 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   }
   draw_more_outputs(Random(seed ^ kOutputNumbers), problem, s, space);
   if (space.caches) problem = with_random_cache(random_, problem, bound_kv_, aligned);
+  if (space.latent) problem.v = first_columns(problem.k, s.head_dim_v);
   if (space.mixes_fp8 && space.any_dtype && !space.only_e4m3) {
     draw_mix(Random(seed ^ kTypeNumbers), problem);
   }

@@ -34,6 +34,7 @@ struct RandomSpace {
       true;  // NaN and Inf in attended and in hidden keys and values, large scores, sinks and slopes
   bool steep_slopes = true;  // among these, finite ones
   bool caches = false;       // keys and values in caches (random_cache.hpp)
+  bool latent = false;       // V is the first 512 of 576 columns of K, which has one head
 };
 
 // The space without features that few kernels compute: 0 for the space itself, up to kNarrowings,

@@ -151,6 +151,39 @@ std::vector<Case> prefill(bool quick) {
   return cases.take();
 }
 
+// The shapes of DeepSeek's models: 128 heads, and 64 and 16 of them where others have the rest.
+std::vector<Case> mla(bool quick) {
+  CacheCases cases(quick);
+  const auto add = [&](int64_t batch, int64_t keys, int64_t heads, int64_t queries) -> Case& {
+    Case& one = cases.add_paged(batch, keys, 1, 64);
+    one.heads_q = heads;
+    one.head_dim = 576;
+    one.head_dim_v = 512;
+    one.seqlen_q = queries;
+    one.latent = one.causal = one.rotated = true;
+    one.name = fmt::format("b{}/{}/h{}", one.batch, keys_text(one.seqlen_kv), heads);
+    if (queries > 1) one.name += fmt::format("/q{}", queries);
+    return one;
+  };
+  for (const auto& [batch, keys] : {std::pair<int64_t, int64_t>{1, 1024},
+                                    {1, 8192},
+                                    {1, 32768},
+                                    {16, 8192},
+                                    {64, 1024},
+                                    {64, 8192},
+                                    {128, 8192}}) {
+    (void)add(batch, keys, 128, 1);
+  }
+  for (const int64_t heads : {64, 16}) {
+    for (const int64_t batch : {16, 64, 128}) (void)add(batch, 8192, heads, 1);
+  }
+  (void)add(64, 8192, 128, 2);
+  Case& ragged = add(64, 16384, 128, 1);
+  ragged.ragged = true;
+  ragged.name += "/ragged";
+  return cases.take();
+}
+
 }  // namespace
 
 std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick) {
@@ -160,6 +193,7 @@ std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick
   if (name == "rotated") return rotated(quick);
   if (name == "speculative") return speculative(quick);
   if (name == "prefill") return prefill(quick);
+  if (name == "mla") return mla(quick);
   return std::nullopt;
 }
 

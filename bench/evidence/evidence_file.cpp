@@ -62,6 +62,7 @@ constexpr const char* kCasesSchema = R"({
         "ragged": {"type": "boolean"},
         "rotated": {"type": "boolean"},
         "tree": {"type": "boolean"},
+        "latent": {"type": "boolean"},
         "o_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
         "largest": {"type": "boolean"}
       }
@@ -197,6 +198,7 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     one.ragged = item.value("ragged", false);
     one.rotated = item.value("rotated", false);
     one.tree = item.value("tree", false);
+    one.latent = item.value("latent", false);
     if (item.contains("o_dtype")) {
       one.o_dtype = dtype_from_string(item["o_dtype"].get<std::string>());
     }

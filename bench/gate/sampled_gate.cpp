@@ -60,6 +60,7 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   part.q = TensorDesc::contiguous(whole.q.dtype, {1, 1, rows.count, whole.q.shape[3]});
   part.k = TensorDesc::contiguous(whole.k.dtype, {1, 1, seqlen_kv, whole.k.shape[3]});
   part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, whole.v.shape[2], whole.v.shape[3]});
+  if (v_is_in_k(whole)) part.v = first_columns(part.k, whole.v.shape[3]);
   part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, rows.count, whole.o.shape[3]});
   if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, rows.count});
   if (whole.seqlens_kv) part.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
@@ -96,7 +97,9 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   const int64_t kv_head = rows.batch * heads_kv + head_kv;
   inputs("q", query * whole.q.shape[3], block.at("q"));
   inputs("k", kv_head * seqlen_kv * whole.k.shape[3], block.at("k"));
-  inputs("v", kv_head * whole.v.shape[2] * whole.v.shape[3], block.at("v"));
+  if (!v_is_in_k(whole)) {
+    inputs("v", kv_head * whole.v.shape[2] * whole.v.shape[3], block.at("v"));
+  }
   if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
   if (whole.tree_mask) fill_tree_pairs(whole, inputs, rows, offset, block.at("mask"));
   if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));

@@ -13,6 +13,7 @@ Problem in_one_piece(const Problem& problem) {
     *rows =
         TensorDesc::contiguous(rows->dtype, {batch, heads, problem.max_seqlen_kv, rows->shape[3]});
   }
+  if (v_is_in_k(problem)) whole.v = first_columns(whole.k, problem.v.shape[3]);
   whole.page_table.reset();
   whole.max_seqlen_kv = 0;
   return whole;

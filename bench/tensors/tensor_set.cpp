@@ -45,6 +45,18 @@ bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc)
   return false;
 }
 
+bool v_is_in_k(const Problem& problem) {
+  const TensorDesc &k = problem.k, &v = problem.v;
+  const auto last = static_cast<size_t>(k.rank - 1);
+  return k.rank == v.rank && k.dtype == v.dtype && k.stride == v.stride &&
+         v.shape[last] < k.shape[last] && first_columns(k, v.shape[last]).shape == v.shape;
+}
+
+TensorDesc first_columns(TensorDesc desc, int64_t columns) {
+  desc.shape[static_cast<size_t>(desc.rank - 1)] = columns;
+  return desc;
+}
+
 bool is_output(std::string_view name) {
   return name == "o" || name == "lse" || name.starts_with("amax_");
 }
@@ -64,7 +76,8 @@ void fill_pages(Random& random, const Problem& problem, HostTensor& table) {
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of) {
   Arguments args;
   for (const auto& line : kOperands<Problem>) {
-    if (line.find(problem) != nullptr) line.bind(args, pointer_of(line.name));
+    const std::string_view place = line.name == "v" && v_is_in_k(problem) ? "k" : line.name;
+    if (line.find(problem) != nullptr) line.bind(args, pointer_of(place));
   }
   return args;
 }

@@ -19,9 +19,14 @@ void for_each_tensor(const Problem& problem,
 // Sets the descriptor of a tensor by name; returns false for an unknown name.
 bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc);
 
+// Whether V is the first columns of K, in the same memory: V is narrower and its rows are as far apart.
+bool v_is_in_k(const Problem& problem);
+// The first `columns` columns of a tensor's rows.
+TensorDesc first_columns(TensorDesc desc, int64_t columns);
+
 bool is_output(std::string_view name);  // "o", "lse", "amax_o" and "amax_s"
 
-// Arguments with the pointers of pointer_of(name): host, device, or file memory.
+// Arguments with the pointers of pointer_of(name): host, device, or file memory; k's for a v in it.
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of);
 
 // A problem with the host memory of its tensors.

@@ -39,6 +39,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
     line += fmt::format(" --most-heads {}", space.most_heads);
   }
   if (space.caches) line += " --paged";
+  if (space.latent) line += " --latent";
   if (space.transposed_v == 1) line += " --v-transposed";
   if (plan.batch_invariant) line += " --batch-invariant";
   if (!plan.deterministic) line += " --any-order";
@@ -185,6 +186,7 @@ nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& fo
                                  {"largest_head_dim", asked.space.largest_head_dim},
                                  {"narrow", asked.narrow}};
   if (asked.space.caches) json["paged"] = true;
+  if (asked.space.latent) json["latent"] = true;
   if (asked.space.transposed_v == 1) json["v_transposed"] = true;
   if (asked.space.most_heads > 0) json["most_heads"] = asked.space.most_heads;
   json["kernels"] = tallies_json(found);

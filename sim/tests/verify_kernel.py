@@ -10,6 +10,7 @@ PROBLEMS is one of
   e4m3/20x112      the same, all of them e4m3
   20x112/4         the same, of at most 4 heads of queries in all batch entries together
   paged/20x112     the same over caches: pages, flat lists, padding on the left, fp8 keys and values
+  latent/20x112    the same as narrow/, of one head of 576 columns, whose first 512 are V; latent/paged/20x112 over caches
   transposed/20x112  the same, of an fp8 V that is stored transposed
   scores/PREFIX    the problems with hard scores whose names begin so
 
@@ -65,7 +66,7 @@ def problems(kernel, kind, first_seed):
             sys.exit(f"computed no problem of {kind}")
         return f"{computed} of {kind}"
     sizes = kind
-    for prefix in ("narrow/", "paged/", "e4m3/", "transposed/"):
+    for prefix in ("latent/", "narrow/", "paged/", "e4m3/", "transposed/"):
         sizes = sizes.removeprefix(prefix)
     sizes, _, heads = sizes.partition("/")
     wanted, *largest = sizes.split("x")
@@ -76,8 +77,10 @@ def problems(kernel, kind, first_seed):
         options.append("--narrow")
     if kind.startswith("e4m3/"):
         options += ["--dtypes", "f8e4m3"]
-    if kind.startswith("paged/"):
+    if "paged/" in kind:
         options.append("--paged")
+    if "latent/" in kind:
+        options += ["--latent", "--narrow"]
     if kind.startswith("transposed/"):
         options.append("--v-transposed")
     return random_problems(kernel, math.ceil(int(wanted) * SHARE), first_seed, *options)

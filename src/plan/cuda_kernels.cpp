@@ -26,6 +26,7 @@
 #include "cuda/forward_sm90/latency_wide/plan.hpp"
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
+#include "cuda/mla_sm90/latent/plan.hpp"
 #include "plan/backward_choice.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
@@ -209,6 +210,7 @@ std::vector<Variant> cuda_variants() {
   const auto add = [&](std::vector<Variant> variants) {
     std::move(variants.begin(), variants.end(), std::back_inserter(table));
   };
+  add({cuda::mla_sm90::latent::variant(any_cache)});
   add({declining(cuda::decode_sm90::stream_kv::variant(), sm90_decode_declines)});
   add(hopper_forward(any_cache));
   add(cuda::forward_fp8_sm89::throughput::variants());

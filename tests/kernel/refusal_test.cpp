@@ -23,6 +23,7 @@
 #include "cuda/forward_sm90/common/latency_supports.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
 #include "cuda/ladder/supports.hpp"
+#include "cuda/mla_sm90/latent/supports.hpp"
 #include "kernel/kernel.hpp"
 
 namespace flashcore {
@@ -220,6 +221,7 @@ TEST(Refusal, WhatAKernelDoesNotSayThatItComputesIsRefused) {
   expect_closed(gpu::forward_sm90::latency_supports(), "forward_sm90_latency");
   expect_closed(gpu::decode_sm80::split_kv::supports(), "decode_sm80");
   expect_closed(gpu::decode_sm90::stream_kv::supports(), "decode_sm90");
+  expect_closed(gpu::mla_sm90::latent::supports(), "mla_sm90");
   expect_closed(fp8::supports(), "forward_fp8_sm90");
   expect_closed(fp8::supports_192x64(), "forward_fp8_sm90:192x64");
   expect_closed(fp8::option_supports(), "forward_fp8_sm90:options");

@@ -1,0 +1,106 @@
+#include "cuda/mla_sm90/latent/supports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include "cuda/attention/decode/work.hpp"
+#include "cuda/host/launch_limits.hpp"
+#include "cuda/mla_sm90/latent/config.hpp"
+#include "cuda/mla_sm90/latent/schedule.hpp"
+#include "problem/entries.hpp"
+#include "problem/sizes.hpp"
+
+namespace flashcore::cuda::mla_sm90::latent {
+namespace {
+
+constexpr int64_t kMostTiles = 128;  // of rows: each reads the keys again
+
+using attention::decode::divide_up;
+
+std::string refuse_values(const ForwardProblem& p) {
+  for (const auto& [name, head_dim, wanted] :
+       {std::tuple{"q", p.head_dim_qk, kHeadDimQk}, {"v", p.head_dim_v, kHeadDimV}}) {
+    if (head_dim != wanted) {
+      return fmt::format("{}: head dimension is {}, wanted {}", name, head_dim, wanted);
+    }
+  }
+  if (p.heads_kv != 1) return fmt::format("k: has {} heads, wanted 1", p.heads_kv);
+  for (const auto& [name, extent, of_v, of_k] :
+       {std::tuple{"batch", lead_of_keys(p), p.v.batch, p.k.batch},
+        {"row", rows_of_keys(p), p.v.row, p.k.row}}) {
+    if (extent > 1 && of_v != of_k) {
+      return fmt::format("v: {} stride is {}, wanted that of k, {}: v is its first columns", name,
+                         of_v, of_k);
+    }
+  }
+  return {};
+}
+
+std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
+  if (std::string refusal = refuse_values(p); !refusal.empty()) return refusal;
+  if (context.batch_invariant) {
+    return "batch_invariant: is set, and it cuts the keys of all entries together";
+  }
+  if (lead_of_keys(p) < 1) {
+    return fmt::format("k: has {} pages, wanted 1 or more", lead_of_keys(p));
+  }
+  if (rows_of_keys(p) < 1) return "k: has 0 rows, wanted 1 or more";
+  if (p.paging.present && p.paging.page_size % kGroupRows != 0) {
+    return fmt::format("k: page size is {}, wanted a multiple of {}", p.paging.page_size,
+                       kGroupRows);
+  }
+  if (std::string refusal = host::refuse_decode_rows(p); !refusal.empty()) return refusal;
+  if (tile_count(p) > kMostTiles) {
+    return fmt::format("q: has {} blocks of {} heads in all queries of an entry, wanted at most {}",
+                       tile_count(p), kRows, kMostTiles);
+  }
+  const int64_t positions =
+      product_of({p.batch, sum_of({divide_up(p.seqlen_kv, kTileKeys), kEndTiles})});
+  if (positions > kMostPositions) {
+    return fmt::format("k: has {} times {} keys, wanted at most {} times", positions, kTileKeys,
+                       kMostPositions);
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t tiles_of_query(const ForwardProblem& p) { return divide_up(p.heads_q, kRows); }
+
+int64_t tile_count(const ForwardProblem& p) { return product_of({p.seqlen_q, tiles_of_query(p)}); }
+
+int64_t share_count(const ForwardProblem& p, const PlanContext& context) {
+  const int64_t most = int64_t{context.device.multiprocessors} / tile_count(p);
+  return std::max<int64_t>(
+      1, std::min(most, product_of({p.batch, divide_up(p.seqlen_kv, kTileKeys)})));
+}
+
+bool has_joins(const ForwardProblem& p, const PlanContext& context) {
+  if (entries_vary(p) || p.paging.flat) return true;
+  const attention::Entry entry{.len_q = static_cast<int>(p.seqlen_q),
+                               .len_kv = static_cast<int>(p.seqlen_kv),
+                               .rows_q = static_cast<int>(p.seqlen_q),
+                               .offset = common_offset(p)};
+  const attention::decode::SeenKeys seen = attention::decode::seen_keys(entry, p.band, 1);
+  if (seen.end <= seen.begin) return true;
+  const int tiles = quotient_up(seen.end, kTileKeys) - seen.begin / kTileKeys;
+  const auto batch = static_cast<int>(p.batch);
+  return cutting(tiles * batch, batch, tiles, static_cast<int>(share_count(p, context))).layout !=
+         Layout::whole;
+}
+
+Supports supports() {
+  using enum Feature;
+  return {
+      .features = feature_sets::kShapes | feature_sets::kPages | Features{sinks, softcap, o_apart},
+      .q = kHalf,
+      .o = kFloats,
+      .rows_below = attention::kMostRows,
+      .arch = {90, 90},
+      .extra = refuse_sizes};
+}
+
+}  // namespace flashcore::cuda::mla_sm90::latent

@@ -1,0 +1,167 @@
+// What of mla_sm90 needs no GPU: how work is cut, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cuda/mla_sm90/latent/schedule.hpp"
+#include "cuda/mla_sm90/latent/supports.hpp"
+
+namespace flashcore::cuda::mla_sm90::latent {
+namespace {
+
+using testing::HasSubstr;
+
+Cutting cutting_of(const std::vector<int>& tiles, int shares) {
+  int all = 0, items = 0, longest = 0;
+  for (const int one : tiles) {
+    all += one, items += one > 0 ? 1 : 0;
+    longest = std::max(longest, one);
+  }
+  return cutting(all, items, longest, shares);
+}
+
+// Every tile of every item is in one share's part, and what the second kernel reads of an
+// item are the parts' slots in order. Returns the tiles and ends of the busiest share.
+int check_cuts(const std::vector<int>& tiles, int shares) {
+  const Cutting cut = cutting_of(tiles, shares);
+  std::vector<int> busy(static_cast<size_t>(shares));
+  std::set<int> slots;
+  int first = 0;
+  for (const int count : tiles) {
+    const Parts parts = parts_of(cut, first, count);
+    int done = 0, found = 0;
+    for (int share = 0; share < shares; ++share) {
+      const Part part = part_of(cut, first, count, share);
+      if (part.empty()) continue;
+      EXPECT_EQ(part.begin, done);
+      done = part.end;
+      busy[static_cast<size_t>(share)] += part.end - part.begin + kEndTiles;
+      const bool whole = part.begin == 0 && part.end == count;
+      EXPECT_EQ(part.slot < 0, whole);
+      if (!whole) {
+        EXPECT_EQ(part.slot, parts.slot(found));
+        EXPECT_LT(part.slot, slot_count(shares));
+        EXPECT_TRUE(slots.insert(part.slot).second) << "slot " << part.slot;
+      }
+      ++found;
+    }
+    EXPECT_EQ(done, count);
+    EXPECT_EQ(found, parts.count);
+    first += places(cut, count);
+  }
+  return *std::max_element(busy.begin(), busy.end());
+}
+
+TEST(MlaSm90Schedule, EveryTileIsInOnePart) {
+  std::mt19937 random(1);
+  std::set<Layout> seen;
+  for (int n = 0; n < 3000 && !testing::Test::HasFailure(); ++n) {
+    const int batch = std::uniform_int_distribution<>(1, n % 3 == 0 ? 5 : 300)(random);
+    const int longest = std::uniform_int_distribution<>(1, n % 2 == 0 ? 6 : 500)(random);
+    const int shares = std::uniform_int_distribution<>(1, 132)(random);
+    const bool equal = n % 5 == 0;
+    std::vector<int> tiles;
+    for (int b = 0; b < batch; ++b) {
+      tiles.push_back(equal ? longest : std::uniform_int_distribution<>(0, longest)(random));
+    }
+    seen.insert(cutting_of(tiles, shares).layout);
+    check_cuts(tiles, shares);
+  }
+  EXPECT_EQ(seen.size(), 3U);
+}
+
+TEST(MlaSm90Schedule, NothingToDo) {
+  check_cuts({0, 0, 0}, 7);
+  EXPECT_EQ(parts_of(cutting_of({0, 4}, 7), 0, 0).count, 0);
+}
+
+TEST(MlaSm90Schedule, TakesTheCheapestLayout) {
+  // Entries of 8k keys on an H200's 66 blocks for each of two tiles of heads.
+  EXPECT_EQ(cutting_of(std::vector<int>(64, 128), 66).layout, Layout::whole);
+  EXPECT_EQ(cutting_of(std::vector<int>(16, 128), 66).layout, Layout::equal);
+  EXPECT_EQ(cutting_of(std::vector<int>(1, 128), 66).layout, Layout::equal);
+  EXPECT_EQ(check_cuts(std::vector<int>(16, 128), 66), 32 + kEndTiles);
+  std::vector<int> ragged;
+  for (int b = 0; b < 64; ++b) ragged.push_back(2 + 4 * b);
+  EXPECT_EQ(cutting_of(ragged, 66).layout, Layout::even);
+  EXPECT_LE(check_cuts(ragged, 66), 128 + 3);
+}
+
+// ---- refusals
+
+PlanContext on_hopper() {
+  PlanContext context;
+  context.device.compute_capability = 90;
+  context.device.multiprocessors = 132;
+  return context;
+}
+
+// 16 entries of 8k keys in pages of 64, 128 heads.
+ForwardProblem latent() {
+  ForwardProblem p;
+  p.dtype = p.k_dtype = p.v_dtype = p.o_dtype = DType::bf16;
+  p.batch = 16;
+  p.heads_q = 128;
+  p.heads_kv = p.seqlen_q = 1;
+  p.seqlen_kv = 8192;
+  p.head_dim_qk = 576;
+  p.head_dim_v = 512;
+  p.k = p.v = {64 * 576, 64 * 576, 576};
+  p.paging = {.present = true, .num_pages = 2048, .page_size = 64};
+  p.softmax_scale = 0.07F;
+  return p;
+}
+
+std::string refusal(const ForwardProblem& p, const PlanContext& context = on_hopper()) {
+  return supports().extra(p, context);
+}
+
+TEST(MlaSm90Refusals, SayWhatIsWanted) {
+  EXPECT_EQ(refusal(latent()), "");
+  ForwardProblem p = latent();
+  p.head_dim_qk = 512;
+  EXPECT_EQ(refusal(p), "q: head dimension is 512, wanted 576");
+  p = latent();
+  p.head_dim_v = 576;
+  EXPECT_EQ(refusal(p), "v: head dimension is 576, wanted 512");
+  p = latent();
+  p.heads_kv = 2;
+  EXPECT_EQ(refusal(p), "k: has 2 heads, wanted 1");
+  p = latent();
+  p.v.row = 512;
+  EXPECT_THAT(refusal(p), HasSubstr("v: row stride is 512, wanted that of k, 576"));
+  p = latent();
+  p.paging.page_size = 12;
+  EXPECT_EQ(refusal(p), "k: page size is 12, wanted a multiple of 8");
+  p = latent();
+  p.paging.num_pages = 0;
+  EXPECT_EQ(refusal(p), "k: has 0 pages, wanted 1 or more");
+  p = latent();
+  p.seqlen_q = 65;
+  EXPECT_THAT(refusal(p), HasSubstr("q: has 130 blocks of 64 heads"));
+  PlanContext invariant = on_hopper();
+  invariant.batch_invariant = true;
+  EXPECT_THAT(refusal(latent(), invariant), HasSubstr("batch_invariant: is set"));
+}
+
+TEST(MlaSm90Plan, OneLaunchWhereNoEntryIsCut) {
+  ForwardProblem p = latent();
+  p.paging.present = false;
+  p.batch = 66;
+  EXPECT_FALSE(has_joins(p, on_hopper()));
+  p.batch = 16;
+  EXPECT_TRUE(has_joins(p, on_hopper()));
+  EXPECT_EQ(share_count(p, on_hopper()), 66);
+  p.batch = 66;
+  p.seqlens_kv.present = true;
+  EXPECT_TRUE(has_joins(p, on_hopper()));
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::mla_sm90::latent
