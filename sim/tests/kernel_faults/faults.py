@@ -617,8 +617,8 @@ INJECTED = [
           "check    FAILED", more=True),
     Fault("hopper_rows_read_before_all_have_written", HOPPER_ROWS_UNIT, ANY_ORDER, [
         (SM90_BACKWARD + "rows.cuh",
-         "  __syncthreads();\n  const auto batch = static_cast<int>(batch_head / p.heads_q);\n",
-         "  const auto batch = static_cast<int>(batch_head / p.heads_q);\n")], "race", more=True),
+         "  __syncthreads();\n  uint16_t* const to = dq_rows(p, entry, block.head);\n",
+         "  uint16_t* const to = dq_rows(p, entry, block.head);\n")], "race", more=True),
     Fault("split_backward_sums_sent_over_tiles_in_use", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "exchange.cuh", "    wait_for_all();\n", "")], "race"),
     Fault("split_backward_sums_not_awaited", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
@@ -711,7 +711,7 @@ INJECTED = [
     Fault("fp8_options_first_part_of_v_twice", FP8_PARTS_UNIT, FP8_PARTS, [
         (FP8_SM90 + "producer.cuh", "task.column, task.kv_head,", "0, task.kv_head,")], "FAILED"),
     Fault("fp8_columns_in_the_order_of_keys", FP8_V_TRANSPOSED_UNIT, FP8_V_TRANSPOSED, [
-        (FP8_SM90 + "exact_rows.cuh", "task.kv_head, 0) + column_of_key(key)", "task.kv_head, 0) + key")], "FAILED"),
+        (FP8_SM90 + "exact_rows.cuh", "kv_head, 0) + column_of_key(key)", "kv_head, 0) + key")], "FAILED"),
     Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
         (FP8_SM90 + "kernel.cuh", "  ptx::fence_proxy_async();\n", "")], "fence.proxy.async", more=True),
     Fault("fp8_groups_meet_at_one_reference", FP8_UNIT, FP8_LONG, [

@@ -144,6 +144,10 @@ TEST(BackwardSm90Schedule, TilesOfAHeadComeInAscendingOrder) {
 
 // ---- batch entries of their own
 
+struct EntryParams : RowParams {
+  Options options;
+};
+
 // Every tile of every entry of a packed batch has a slot, and no two have the same one; so have the
 // blocks of queries, by which the sums of dQ lie.
 TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
@@ -154,7 +158,7 @@ TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
     for (int b = 0; b < batch; ++b) {
       ends.push_back(ends.back() + static_cast<int32_t>(random() % 4 == 0 ? 0 : random() % 400));
     }
-    RowParams p{};
+    EntryParams p{};
     p.batch = batch, p.heads_q = 4, p.heads_kv = 2, p.group = 2;
     p.seqlen_q = p.seqlen_kv = 400;
     p.total_q = p.total_kv = ends.back() + static_cast<int>(random() % 50);
@@ -164,7 +168,7 @@ TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
       std::vector<int> seen(static_cast<size_t>(p.heads_q * p.q_blocks));
       for (size_t number = 0; number < seen.size(); ++number) {
         const EntryBlock of = query_block(p, static_cast<uint32_t>(number), block);
-        const EntryRows rows = entry_rows(p, {}, of.entry, block);
+        const EntryRows rows = entry_rows(p, of.entry, block);
         ASSERT_EQ(rows.batch, 0);
         if (of.block < 0 || of.block * block >= rows.len_q) continue;
         const int its_number = of.head * p.q_blocks + rows.first_block + of.block;
@@ -172,7 +176,7 @@ TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
         ++seen[number];
       }
       for (int b = 0; b < batch; ++b) {
-        const EntryRows rows = entry_rows(p, {}, b, block);
+        const EntryRows rows = entry_rows(p, b, block);
         ASSERT_EQ(rows.len_q, ends[static_cast<size_t>(b) + 1] - ends[static_cast<size_t>(b)]);
         for (int i = 0; i * block < rows.len_q; ++i) {
           for (int head = 0; head < p.heads_q; ++head) {
@@ -186,17 +190,19 @@ TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
 
 TEST(BackwardSm90Entries, LengthsAreClampedAndSetTheDiagonal) {
   const int32_t lengths_q[] = {10, 900}, lengths_kv[] = {70, -5};
-  RowParams p{};
+  EntryParams p{};
   p.batch = 2, p.heads_q = p.heads_kv = p.group = 1, p.q_blocks = 2;
   p.seqlen_q = 100, p.seqlen_kv = 120;
   p.seqlens_q = {lengths_q, 1}, p.seqlens_kv = {lengths_kv, 1};
   p.diagonal = attention::Diagonal::bottom_right;
-  const EntryRows first = entry_rows(p, {.left = -1, .right = 0}, 0, 96);
+  p.options.band = {.left = -1, .right = 0};
+  const EntryRows first = entry_rows(p, 0, 96);
   EXPECT_EQ(first.len_q, 10);
   EXPECT_EQ(first.limits.len_kv, 70);
   EXPECT_EQ(first.limits.high, 60);
   EXPECT_EQ(first.batch, 0);
-  const EntryRows second = entry_rows(p, {}, 1, 96);
+  p.options.band = {};
+  const EntryRows second = entry_rows(p, 1, 96);
   EXPECT_EQ(second.len_q, 100);
   EXPECT_EQ(second.limits.len_kv, 0);
   EXPECT_EQ(second.batch, 1);

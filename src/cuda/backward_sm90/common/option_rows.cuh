@@ -7,21 +7,11 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/options.hpp"
+#include "cuda/backward_sm90/common/starts.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90 {
 namespace {
-
-// Returns whether starts of sequences decrease. All threads of a block call it.
-__device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
-  bool falls = false;
-  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kRowThreads) {
-    for (const attention::EntryVector* const starts : {&p.cu_seqlens_q, &p.cu_seqlens_kv}) {
-      falls = falls || starts->at(int64_t{b} + 1) < starts->at(b);
-    }
-  }
-  return __syncthreads_or(static_cast<int>(falls)) != 0;
-}
 
 // Returns whether no sequence has this row, or it lies past its sequence's length. Starts do not fall.
 __device__ __forceinline__ bool is_hidden(const RowParams& p, const PackedGradient& gradient,
@@ -71,7 +61,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto head = static_cast<int>(blockIdx.x);
   const int64_t head_rows = int64_t{p.q_blocks} * block_q;
   double total = 0;
-  for (int batch = 0; batch < block_batch(p); ++batch) {
+  for (int batch = 0; batch < (is_packed(p) ? 1 : p.batch); ++batch) {
     const float* const terms = options.sink_terms + (int64_t{batch} * p.heads_q + head) * head_rows;
     for (int64_t i = threadIdx.x; i < head_rows; i += kRowThreads) {
       total += static_cast<double>(terms[i]);

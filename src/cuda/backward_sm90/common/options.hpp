@@ -36,11 +36,25 @@ struct PackedGradients {
   PackedGradient of[3];  // dQ, dK, dV
 };
 
+// Whether kernels with these parameters have options.
+template <class P>
+inline constexpr bool kHasOptions = requires(const P& p) {
+  p.options;
+};
+
 constexpr bool is_packed(const RowParams& p) { return p.cu_seqlens_q.data != nullptr; }
+// The same in kernels of both kinds: without options, no batch is packed.
+template <class P>
+constexpr bool has_packed(const P& p) {
+  return kHasOptions<P> && is_packed(p);
+}
 
 // The number of sequences with query blocks of their own: a packed
 // batch counts as one, whose heads have q_blocks slots of packed_tiles.hpp.
-constexpr int block_batch(const RowParams& p) { return is_packed(p) ? 1 : p.batch; }
+template <class P>
+constexpr int block_batch(const P& p) {
+  return has_packed(p) ? 1 : p.batch;
+}
 
 // The rows of one sequence.
 struct EntryRows {
@@ -51,16 +65,23 @@ struct EntryRows {
   int first_block;    // of queries, within a head
 };
 
-constexpr EntryRows entry_rows(const RowParams& p, const Band& band, int batch, int block_q) {
-  const attention::Entry entry = attention::find_entry(p, batch);
-  const bool packed = is_packed(p);
-  return {.limits = attention::band_limits(band.left, band.right, entry.offset, entry.len_kv),
-          .batch = packed ? 0 : batch,
-          .q_row = entry.q_row,
-          .kv_row = entry.kv_row,
-          .len_q = entry.len_q,
-          .first_block =
-              packed ? static_cast<int>(attention::first_slot(entry.q_row, batch, block_q)) : 0};
+// Without options, all sequences are alike.
+template <class P>
+constexpr EntryRows entry_rows(const P& p, int batch, int block_q) {
+  if constexpr (kHasOptions<P>) {
+    const Band& band = p.options.band;
+    const attention::Entry entry = attention::find_entry(p, batch);
+    const bool packed = is_packed(p);
+    return {.limits = attention::band_limits(band.left, band.right, entry.offset, entry.len_kv),
+            .batch = packed ? 0 : batch,
+            .q_row = entry.q_row,
+            .kv_row = entry.kv_row,
+            .len_q = entry.len_q,
+            .first_block =
+                packed ? static_cast<int>(attention::first_slot(entry.q_row, batch, block_q)) : 0};
+  } else {
+    return {p.limits, batch, 0, 0, p.seqlen_q, 0};
+  }
 }
 
 // A block of rows of one head: its sequence, and its index in the sequence, which may have fewer blocks.
@@ -69,27 +90,34 @@ struct EntryBlock {
 };
 
 // Returns block `slot` of sequence or packed batch `batch`.
-constexpr EntryBlock entry_block(const RowParams& p, const attention::EntryVector& cu_seqlens,
-                                 int total, int batch, int head, int slot, int rows) {
-  if (!is_packed(p)) return {batch, head, slot};
+template <class P>
+constexpr EntryBlock entry_block(const P& p, const attention::EntryVector& cu_seqlens, int total,
+                                 int batch, int head, int slot, int rows) {
+  if (!has_packed(p)) return {batch, head, slot};
   const attention::PackedTile tile = attention::find_packed_tile(
       slot, p.batch, rows,
       [=](int entry) { return attention::clamped(cu_seqlens.at(entry), 0, total); });
   return {tile.entry, head, static_cast<int>(tile.tile)};
 }
 
-// Returns block `number` of the queries of all heads: a launch has one thread block for each.
-constexpr EntryBlock query_block(const RowParams& p, uint32_t number, int block_q) {
-  const auto slots = static_cast<uint32_t>(p.q_blocks);
-  const auto batch_head = static_cast<int>(number / slots);
-  const auto slot = static_cast<int>(number % slots);
+// Returns block `slot` of a head's queries; `batch_head`: index of the head over the batch.
+template <class P>
+constexpr EntryBlock query_block(const P& p, int batch_head, int slot, int block_q) {
   const int batch = batch_head / p.heads_q;
   return entry_block(p, p.cu_seqlens_q, p.total_q, batch, batch_head - batch * p.heads_q, slot,
                      block_q);
 }
+// Returns block `number` of the queries of all heads: a launch has one thread block for each.
+template <class P>
+constexpr EntryBlock query_block(const P& p, uint32_t number, int block_q) {
+  const auto slots = static_cast<uint32_t>(p.q_blocks);
+  return query_block(p, static_cast<int>(number / slots), static_cast<int>(number % slots),
+                     block_q);
+}
 
-// Returns block `slot` of a head's keys; `batch_head`: index of the head over the batch.
-constexpr EntryBlock key_block(const RowParams& p, int batch_head, int slot, int block_keys) {
+// Returns block `slot` of a head's keys, likewise.
+template <class P>
+constexpr EntryBlock key_block(const P& p, int batch_head, int slot, int block_keys) {
   const int batch = batch_head / p.heads_kv;
   return entry_block(p, p.cu_seqlens_kv, p.total_kv, batch, batch_head - batch * p.heads_kv, slot,
                      block_keys);

@@ -97,18 +97,13 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
 }
 
 // Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, bool kDeterministic>
+// P: Params, or OptionParams for instances with options, which are deterministic.
+template <int kConfigIndex, class Element, bool kDeterministic, class P>
 __global__ void __launch_bounds__(kThreads, 1)
-    gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kDeterministic>>(maps, p);
-}
-
-// With options; deterministic.
-template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(kThreads, 1)
-    option_gradient_kernel(const __grid_constant__ Maps maps,
-                           const __grid_constant__ OptionParams p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, true, true>>(maps, p);
+    gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ P p) {
+  if constexpr (ptx::kHasWgmma) {
+    run_block<Shape<kConfigIndex, Element, kDeterministic, kHasOptions<P>>>(maps, p);
+  }
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -40,10 +40,11 @@ struct Producer {
     const int first = walk.block * S::kBlockQ;
     step.turn = turn.number;
     step.is_last = turn.is_last ? 1 : 0;
-    step.queries = stored_queries_of(p, task) - first;
+    // Rows past a sequence's length are 0, or another sequence's.
+    step.queries = (S::kOptions && is_packed(p) ? rows_of(p, task).len_q : p.seqlen_q) - first;
     step.batch = task.batch;
     step.head = walk.head;
-    step.row = q_row_of(task) + first;
+    step.row = rows_of(p, task).q_row + first;
     step.sums_parity = sums_parity;
     if (turn.is_last && turn.number != 0) sums_parity ^= 1;
   }
@@ -54,7 +55,7 @@ struct Producer {
     const int first_key = task.tile * kBlockKeys;
     Step& step = smem.step[number % kSteps];
     step.first = walk.block * S::kBlockQ - first_key;
-    step.keys = limits_of(p, task).len_kv - first_key;
+    step.keys = rows_of(p, task).limits.len_kv - first_key;
     step.masked = task.range.needs_mask(walk.block) ? 1 : 0;
     step.block = walk.number();
     if constexpr (S::kDeterministic) {
@@ -64,7 +65,7 @@ struct Producer {
     const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kRowStatsBytes);
     load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier,
-                                 q_row_of(task) + walk.block * S::kBlockQ, walk.head);
+                                 rows_of(p, task).q_row + walk.block * S::kBlockQ, walk.head);
     ptx::bulk_load(ptx::shared_address(smem.row_stats[stage]),
                    p.row_stats + int64_t{walk.number()} * (2 * S::kBlockQ), S::kRowStatsBytes,
                    barrier);
@@ -74,12 +75,12 @@ struct Producer {
     const uint32_t barrier = ptx::shared_address(&smem.o_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes);
     load_tile<typename S::QTile>(smem.d_o[stage], maps.d_o, barrier,
-                                 q_row_of(task) + walk.block * S::kBlockQ, walk.head);
+                                 rows_of(p, task).q_row + walk.block * S::kBlockQ, walk.head);
   }
 
   __device__ __forceinline__ void run() {
     const uint32_t kv_full = ptx::shared_address(&smem.kv_full);
-    const int first_key = kv_row_of(task) + task.tile * kBlockKeys;
+    const int first_key = rows_of(p, task).kv_row + task.tile * kBlockKeys;
     ptx::mbarrier_arrive_expect(kv_full, 2 * S::KTile::kBytes);
     load_tile<typename S::KTile>(smem.k, maps.k, kv_full, first_key, task.kv_head);
     load_q(0);

@@ -8,6 +8,7 @@
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
+#include "cuda/backward_sm90/throughput/task.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
@@ -89,46 +90,9 @@ struct Shape {
   __device__ static Shared& shared() { return *reinterpret_cast<Shared*>(ptx::dynamic_shared()); }
 };
 
-// A task's limits and queries, and the start of its rows and query blocks.
-__device__ __forceinline__ attention::BandLimits limits_of(const Params& p, const Task& /*all*/) {
-  return p.limits;
-}
-__device__ __forceinline__ attention::BandLimits limits_of(const Params& /*p*/,
-                                                           const EntryTask& task) {
-  return task.rows.limits;
-}
-__device__ __forceinline__ int queries_of(const Params& p, const Task& /*all*/) {
-  return p.seqlen_q;
-}
-__device__ __forceinline__ int queries_of(const Params& /*p*/, const EntryTask& task) {
-  return task.rows.len_q;
-}
-// The number of dQ rows to write: rows past a sequence's length are 0, or another sequence's.
-__device__ __forceinline__ int stored_queries_of(const Params& p, const Task& /*all*/) {
-  return p.seqlen_q;
-}
-__device__ __forceinline__ int stored_queries_of(const Params& p, const EntryTask& task) {
-  return is_packed(p) ? task.rows.len_q : p.seqlen_q;
-}
-__device__ __forceinline__ int q_row_of(const Task& /*all*/) { return 0; }
-__device__ __forceinline__ int q_row_of(const EntryTask& task) { return task.rows.q_row; }
-__device__ __forceinline__ int kv_row_of(const Task& /*all*/) { return 0; }
-__device__ __forceinline__ int kv_row_of(const EntryTask& task) { return task.rows.kv_row; }
-__device__ __forceinline__ int first_block_of(const Task& /*all*/) { return 0; }
-__device__ __forceinline__ int first_block_of(const EntryTask& task) {
-  return task.rows.first_block;
-}
-
 template <class S>
 __device__ __forceinline__ Task find_task(const Params& p, uint32_t index) requires(!S::kOptions) {
-  const KeyTile place = key_tile(p.order, index);
-  Task task;
-  task.batch = place.batch_head / p.heads_kv;
-  task.kv_head = place.batch_head - task.batch * p.heads_kv;
-  task.tile = place.tile;
-  task.range = query_blocks(p.limits, p.seqlen_q, place.tile, S::kBlockQ);
-  task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
-  return task;
+  return make_task(p, index, S::kBlockQ);
 }
 
 // If starts of a packed batch decrease, there is nothing to do.
@@ -199,7 +163,7 @@ struct Walk {
   }
   // Returns the block's index among those of all heads.
   __device__ __forceinline__ int number() const {
-    return (task.batch * p.heads_q + head) * p.q_blocks + block + first_block_of(task);
+    return (task.batch * p.heads_q + head) * p.q_blocks + block + rows_of(p, task).first_block;
   }
   // The number of tiles that add to the block before this one, and whether this is the last.
   struct Turn {
@@ -207,7 +171,8 @@ struct Walk {
     bool is_last;
   };
   __device__ __forceinline__ Turn turn() const {
-    const TileRange tiles = key_tiles(limits_of(p, task), queries_of(p, task), block, S::kBlockQ);
+    const TileRange tiles =
+        key_tiles(rows_of(p, task).limits, rows_of(p, task).len_q, block, S::kBlockQ);
     return {task.tile - tiles.begin, task.tile + 1 == tiles.end};
   }
 };

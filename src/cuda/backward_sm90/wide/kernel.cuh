@@ -21,15 +21,10 @@ __device__ __forceinline__ void run_block(const Maps& maps, const P& p) {
   }
 }
 
-template <class Element>
+// P: Params, or OptionParams.
+template <class Element, class P>
 __global__ void __launch_bounds__(kThreads, 1)
-    wide_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
-  if constexpr (ptx::kHasWgmma) run_block<Element>(maps, p);
-}
-
-template <class Element>
-__global__ void __launch_bounds__(kThreads, 1)
-    wide_option_kernel(const __grid_constant__ Maps maps, const __grid_constant__ OptionParams p) {
+    wide_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ P p) {
   if constexpr (ptx::kHasWgmma) run_block<Element>(maps, p);
 }
 

@@ -44,38 +44,28 @@ struct KeyTask {
   int batch, kv_head, tile;
   TileRange range;  // of steps
   int steps;        // the range, once per query head
+  EntryRows rows;   // of its sequence
 };
 
-// With options, a task has the rows of its own sequence.
-struct EntryKeyTask : KeyTask {
-  EntryRows rows;
-};
-// Finding a task requires loads from memory, so one thread does it.
+// Finding a task requires loads from memory with options, so one thread does it.
 struct OptionKeysShared : KeysShared {
-  EntryKeyTask task;
+  KeyTask task;
 };
 static_assert(sizeof(OptionKeysShared) <= kSharedBytes);
 
-__device__ __forceinline__ KeyTask find_key_task(const Params& p, uint32_t index) {
-  const KeyTile place = key_tile(p.key_order, index);
-  KeyTask task;
-  task.batch = place.batch_head / p.heads_kv;
-  task.kv_head = place.batch_head - task.batch * p.heads_kv;
-  task.tile = place.tile;
-  task.range = query_steps(p.limits, p.seqlen_q, place.tile);
-  task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
-  return task;
-}
-
-__device__ __forceinline__ EntryKeyTask find_key_task(const OptionParams& p, uint32_t index) {
+template <class P>
+__device__ __forceinline__ KeyTask find_key_task(const P& p, uint32_t index) {
   const KeyTile place = key_tile(p.key_order, index);
   const EntryBlock tile = key_block(p, place.batch_head, place.tile, kRows);
-  EntryKeyTask task;
-  task.rows = entry_rows(p, p.options.band, tile.entry, kBlockQ);
+  KeyTask task;
+  task.rows = entry_rows(p, tile.entry, kBlockQ);
   task.batch = task.rows.batch;
   task.kv_head = tile.head;
   task.tile = tile.block;
-  if (tile.block >= 0) task.range = query_steps(task.rows.limits, task.rows.len_q, tile.block);
+  if (!kHasOptions<P> || tile.block >= 0) {
+    const attention::BandLimits& limits = kHasOptions<P> ? task.rows.limits : p.limits;
+    task.range = query_steps(limits, task.rows.len_q, tile.block);
+  }
   task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
   return task;
 }
@@ -84,28 +74,11 @@ __device__ __forceinline__ EntryKeyTask find_key_task(const OptionParams& p, uin
 template <class P>
 __device__ __forceinline__ decltype(auto) own_key_task(const P& p, uint32_t index) {
   if constexpr (kHasOptions<P>) {
-    return static_cast<const EntryKeyTask&>(
+    return static_cast<const KeyTask&>(
         reinterpret_cast<const OptionKeysShared*>(ptx::dynamic_shared())->task);
   } else {
     return find_key_task(p, index);
   }
-}
-
-__device__ __forceinline__ attention::BandLimits limits_of(const Params& p,
-                                                           const KeyTask& /*all*/) {
-  return p.limits;
-}
-__device__ __forceinline__ attention::BandLimits limits_of(const Params& /*p*/,
-                                                           const EntryKeyTask& task) {
-  return task.rows.limits;
-}
-__device__ __forceinline__ int q_row_of(const KeyTask& /*all*/) { return 0; }
-__device__ __forceinline__ int q_row_of(const EntryKeyTask& task) { return task.rows.q_row; }
-__device__ __forceinline__ int kv_row_of(const KeyTask& /*all*/) { return 0; }
-__device__ __forceinline__ int kv_row_of(const EntryKeyTask& task) { return task.rows.kv_row; }
-__device__ __forceinline__ int first_block_of(const KeyTask& /*all*/) { return 0; }
-__device__ __forceinline__ int first_block_of(const EntryKeyTask& task) {
-  return task.rows.first_block;
 }
 
 // Iterates over the steps of a task.
@@ -125,14 +98,14 @@ struct KeyWalk {
 __device__ __forceinline__ uint32_t parity_of(int number) { return number / kStages % 2; }
 
 // Warp 0: K and Q, with -LSE log2(e) of its rows; warp 1: V and dO, with delta. One thread of each.
-template <bool kOfKeys, class Task>
+template <bool kOfKeys>
 __device__ __forceinline__ void produce_for_keys(KeysShared& smem, const Maps& maps,
-                                                 const Params& p, const Task& task) {
+                                                 const Params& p, const KeyTask& task) {
   const int first_key = task.tile * kRows;
   const uint32_t own_full = ptx::shared_address(kOfKeys ? &smem.k_full : &smem.v_full);
   ptx::mbarrier_arrive_expect(own_full, kTileBytes);
   load_tile(ptx::shared_address(kOfKeys ? smem.k : smem.v), kOfKeys ? maps.k : maps.v, own_full,
-            kv_row_of(task) + first_key, task.kv_head, task.batch);
+            task.rows.kv_row + first_key, task.kv_head, task.batch);
   KeyWalk walk(p, task);
 #pragma unroll 1
   for (int number = 0; number < task.steps; ++number, walk.advance()) {
@@ -147,13 +120,13 @@ __device__ __forceinline__ void produce_for_keys(KeysShared& smem, const Maps& m
     ptx::mbarrier_arrive_expect(full, kTileBytes + kRowStatsBytes);
     const float* const row_stats = p.row_stats +
                                    (int64_t{task.batch * p.heads_q + walk.head} * p.q_blocks +
-                                    first_block_of(task) + row / kBlockQ) *
+                                    task.rows.first_block + row / kBlockQ) *
                                        (2 * kBlockQ) +
                                    row % kBlockQ + (kOfKeys ? 0 : kBlockQ);
     ptx::bulk_load(ptx::shared_address(smem.row_stats[stage][kOfKeys ? 0 : 1]), row_stats,
                    kRowStatsBytes, full);
     load_tile(ptx::shared_address(kOfKeys ? smem.q[stage] : smem.d_o[stage]),
-              kOfKeys ? maps.q : maps.d_o, full, q_row_of(task) + row, walk.head, task.batch);
+              kOfKeys ? maps.q : maps.d_o, full, task.rows.q_row + row, walk.head, task.batch);
   }
 }
 
@@ -350,7 +323,7 @@ __device__ __forceinline__ void consume_keys(const Maps& maps, const P& p, uint3
   {
     const auto& task = own_key_task(p, index);
     if (task.steps > 0) {
-      c.run(task.steps, limits_of(p, task).len_kv - task.tile * kRows);
+      c.run(task.steps, c.own_limits().len_kv - task.tile * kRows);
       if (!all_finite(c.sums)) atomicExch(p.not_finite + p.query_order.size() + index, 1U);
     }
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda/backward_sm90/common/capped.cuh"
 #include "cuda/backward_sm90/common/element.cuh"
@@ -29,10 +28,6 @@ static_assert(Tile::kBytes == kTileBytes);
 inline constexpr int kScoreProducts = kRows / 8;             // accumulators of m16n8
 inline constexpr int kSumProducts = kHeadDim / kPieces / 8;  // per piece
 inline constexpr int kConsumerBarrier = 1;                   // named; + group: a consumer's own
-
-// True if a launch has options.
-template <class P>
-inline constexpr bool kHasOptions = std::is_same_v<P, OptionParams>;
 
 using Scores = float[kScoreProducts][4];
 using Weights = uint32_t[kRows / 16][4];  // a left operand

@@ -29,37 +29,29 @@ static_assert(sizeof(QueriesShared) <= kQueriesBytes);
 struct QueryTask {
   int batch, head, block;
   TileRange range;  // of KV tiles
+  EntryRows rows;   // of its sequence
 };
 
-// With options, a task has the rows of its own sequence.
-struct EntryQueryTask : QueryTask {
-  EntryRows rows;
-};
-// Finding a task requires loads from memory, so one thread does it.
+// Finding a task requires loads from memory with options, so one thread does it.
 struct OptionQueriesShared : QueriesShared {
-  EntryQueryTask task;
+  QueryTask task;
 };
 static_assert(sizeof(OptionQueriesShared) <= kQueriesBytes);
 
-__device__ __forceinline__ QueryTask find_query_task(const Params& p, uint32_t index) {
+template <class P>
+__device__ __forceinline__ QueryTask find_query_task(const P& p, uint32_t index) {
   const attention::TileOrder::Place place = p.query_order.at(index);
+  const EntryBlock block =
+      query_block(p, static_cast<int>(place.batch_head), static_cast<int>(place.q_tile), kBlockQ);
   QueryTask task;
-  task.batch = static_cast<int>(place.batch_head) / p.heads_q;
-  task.head = static_cast<int>(place.batch_head) - task.batch * p.heads_q;
-  task.block = static_cast<int>(place.q_tile);
-  task.range = key_tiles(p.limits, p.seqlen_q, task.block);
-  return task;
-}
-
-__device__ __forceinline__ EntryQueryTask find_query_task(const OptionParams& p, uint32_t index) {
-  const attention::TileOrder::Place place = p.query_order.at(index);
-  const EntryBlock block = query_block(p, place.batch_head * p.q_blocks + place.q_tile, kBlockQ);
-  EntryQueryTask task;
-  task.rows = entry_rows(p, p.options.band, block.entry, kBlockQ);
+  task.rows = entry_rows(p, block.entry, kBlockQ);
   task.batch = task.rows.batch;
   task.head = block.head;
   task.block = block.block;
-  if (block.block >= 0) task.range = key_tiles(task.rows.limits, task.rows.len_q, block.block);
+  if (!kHasOptions<P> || block.block >= 0) {
+    const attention::BandLimits& limits = kHasOptions<P> ? task.rows.limits : p.limits;
+    task.range = key_tiles(limits, task.rows.len_q, block.block);
+  }
   return task;
 }
 
@@ -67,27 +59,23 @@ __device__ __forceinline__ EntryQueryTask find_query_task(const OptionParams& p,
 template <class P>
 __device__ __forceinline__ decltype(auto) own_query_task(const P& p, uint32_t index) {
   if constexpr (kHasOptions<P>) {
-    return static_cast<const EntryQueryTask&>(
+    return static_cast<const QueryTask&>(
         reinterpret_cast<const OptionQueriesShared*>(ptx::dynamic_shared())->task);
   } else {
     return find_query_task(p, index);
   }
 }
 
-__device__ __forceinline__ int q_row_of(const QueryTask& /*all*/) { return 0; }
-__device__ __forceinline__ int q_row_of(const EntryQueryTask& task) { return task.rows.q_row; }
-__device__ __forceinline__ int kv_row_of(const QueryTask& /*all*/) { return 0; }
-__device__ __forceinline__ int kv_row_of(const EntryQueryTask& task) { return task.rows.kv_row; }
 // Warp 0: Q and K; warp 1: dO and V. One thread of each.
-template <bool kOfScores, class Task>
+template <bool kOfScores>
 __device__ __forceinline__ void produce_for_queries(QueriesShared& smem, const Maps& maps,
-                                                    const Params& p, const Task& task) {
+                                                    const Params& p, const QueryTask& task) {
   const uint32_t own_full = ptx::shared_address(kOfScores ? &smem.q_full : &smem.o_full);
   ptx::mbarrier_arrive_expect(own_full, kConsumers * kTileBytes);
   for (int group = 0; group < kConsumers; ++group) {
     load_tile(ptx::shared_address(kOfScores ? smem.q[group] : smem.d_o[group]),
               kOfScores ? maps.q : maps.d_o, own_full,
-              q_row_of(task) + task.block * kBlockQ + group * kRows, task.head, task.batch);
+              task.rows.q_row + task.block * kBlockQ + group * kRows, task.head, task.batch);
   }
   const int kv_head = task.head / p.group;
 #pragma unroll 1
@@ -99,7 +87,7 @@ __device__ __forceinline__ void produce_for_queries(QueriesShared& smem, const M
     ptx::mbarrier_wait(empty, turn ^ 1);
     ptx::mbarrier_arrive_expect(full, kTileBytes);
     load_tile(ptx::shared_address(kOfScores ? smem.k[stage] : smem.v), kOfScores ? maps.k : maps.v,
-              full, kv_row_of(task) + (task.range.begin + number) * kRows, kv_head, task.batch);
+              full, task.rows.kv_row + (task.range.begin + number) * kRows, kv_head, task.batch);
   }
 }
 
@@ -119,13 +107,12 @@ struct QueryConsumer {
   __device__ __forceinline__ int own_query() const {
     return static_cast<int>(group * kRows + warp_in_group() * 16 + lane_index() / 4);
   }
-  template <class Task>
-  __device__ __forceinline__ void load_row_stats(const Task& task) {
+  __device__ __forceinline__ void load_row_stats(const QueryTask& task) {
     const float* row_stats =
         p.row_stats +
         (int64_t{task.batch * p.heads_q + task.head} * p.q_blocks + task.block) * (2 * kBlockQ) +
         own_query();
-    if constexpr (kHasOptions<P>) row_stats += int64_t{task.rows.first_block} * (2 * kBlockQ);
+    row_stats += int64_t{task.rows.first_block} * (2 * kBlockQ);
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       lse[slot] = row_stats[8 * slot];

@@ -37,7 +37,7 @@ struct Config {
   int q_slots, k_stages, v_stages;
   int flush_blocks;  // KV blocks per group: see consumer.cuh
   bool spares_sums;  // sums P before rounding only if requested
-  bool options;      // instances with options: option_params.hpp
+  bool options;      // instances with options: OptionParams
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
@@ -97,7 +97,7 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64,
                                                .spares_sums = true,
                                                .options = false}};
 
-// For instances with options (option_params.hpp). Narrower heads are treated as if padded with
+// For instances with options (OptionParams). Narrower heads are treated as if padded with
 // columns of zeros, and V wider than head_dim_v is split into parts, each a tile of its own.
 inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .head_dim_v = 64,

@@ -8,7 +8,6 @@
 
 #include "cuda/forward_fp8_sm90/throughput/consumer.cuh"
 #include "cuda/forward_fp8_sm90/throughput/epilogue.cuh"
-#include "cuda/forward_fp8_sm90/throughput/option_epilogue.cuh"
 #include "cuda/forward_fp8_sm90/throughput/producer.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
 #include "cuda/ptx/shared_memory.cuh"
@@ -17,29 +16,18 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// With options: recomputes this warp's rows one by one if the products cannot.
+// Recomputes this warp's rows one by one if the products cannot.
 template <class S>
-__device__ __forceinline__ void recompute_option_rows(const typename S::Params& p,
-                                                      const Consumer<S>& c) {
-  compute_option_rows<S::kE5M2, S::kConfig.head_dim_v>(
-      p, c.task(), c.first_row() + kWarpRows * c.warp(), c.lane());
+__device__ __forceinline__ void recompute_rows(const typename S::Params& p, const Consumer<S>& c) {
+  compute_rows_exactly<S>(p, c.task(), c.first_row() + kWarpRows * c.warp(), c.lane());
 }
 
 template <class S>
 __device__ __forceinline__ void end_tile(const typename S::Params& p, Consumer<S>& c) {
   const typename S::Task& task = c.task();
-  if constexpr (S::kOptions) {
-    OptionRowEnd ends[2];
-    end_option_rows<S>(p, c, task, ends);
-    if (!store_option_rows<S>(p, task, c, ends)) recompute_option_rows<S>(p, c);
-  } else {
-    RowEnd ends[2];
-    end_rows<S>(p, c, task, ends);
-    if (!store_rows<S>(p, task, c, ends)) {
-      compute_rows_exactly<S::kConfig.head_dim, S::kVTransposed>(
-          p, task, c.first_row() + kWarpRows * c.warp(), c.lane());
-    }
-  }
+  RowEnd ends[2];
+  end_rows<S>(p, c, task, ends);
+  if (!store_rows<S>(p, task, c, ends)) recompute_rows<S>(p, c);
 }
 
 // A consumer's part of one tile. Each case has a separate path to the end:
@@ -60,12 +48,7 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
   if constexpr (S::kOptions) takes_scale = c.takes_scale();
   if (uniform(!takes_scale) != 0) {
     c.pass_blocks(end - begin);
-    if constexpr (S::kOptions) {
-      recompute_option_rows<S>(p, c);
-    } else {
-      compute_rows_exactly<S::kConfig.head_dim, S::kVTransposed>(
-          p, task, c.first_row() + kWarpRows * c.warp(), c.lane());
-    }
+    recompute_rows<S>(p, c);
     return;
   }
   c.pass_blocks(end - c.range.end);
@@ -143,25 +126,11 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Pa
   }
 }
 
-// Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex>
-__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
-    forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex>>(maps, p);
-}
-
-// The kernel for a V that the caller stores transposed.
-template <int kConfigIndex>
-__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
-    v_transposed_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, false, false, true>>(maps, p);
-}
-
-// The kernel with options.
-template <int kConfigIndex, bool kE5M2>
-__global__ void __launch_bounds__(kOptionConfigs[kConfigIndex].threads(), 1)
-    option_kernel(const __grid_constant__ Maps maps, const __grid_constant__ OptionParams p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, true, kE5M2>>(maps, p);
+template <class S>
+__global__ void __launch_bounds__(S::kConfig.threads(), 1)
+    forward_kernel(const __grid_constant__ Maps maps,
+                   const __grid_constant__ typename S::Params p) {
+  if constexpr (ptx::kHasWgmma) run_block<S>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -10,7 +10,7 @@
 
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
-#include "cuda/forward_fp8_sm90/throughput/option_params.hpp"
+#include "cuda/forward_fp8_sm90/throughput/params.hpp"
 #include "cuda/forward_fp8_sm90/throughput/params_plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/supports.hpp"
 #include "cuda/host/kernel_targets.hpp"

@@ -93,20 +93,10 @@ struct Producer {
     if constexpr (S::kOptions) return p.order.size() * static_cast<uint32_t>(p.parts);
     return p.order.size();
   }
-  __device__ __forceinline__ typename S::Task find(uint32_t index) const {
-    if constexpr (S::kOptions) {
-      typename S::Task task =
-          find_option_tile(p, index, S::kConfig.block_q(), S::kConfig.head_dim_v);
-      find_ranges(task, S::kConsumers, S::kBlockKeys);
-      return task;
-    } else {
-      return find_task(p, index, S::kConsumers, S::kBlockKeys);
-    }
-  }
-
   __device__ __forceinline__ void run() {
     for (uint32_t index = blockIdx.x; index < tiles(); index += gridDim.x) {
-      const typename S::Task task = find(index);
+      typename S::Task task = find_tile(p, index, S::kConfig.block_q(), S::kConfig.head_dim_v);
+      find_ranges(task, S::kConsumers, S::kBlockKeys);
       if constexpr (S::kOptions) {
         if (!task.exists()) continue;
       }

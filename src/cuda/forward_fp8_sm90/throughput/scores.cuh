@@ -8,7 +8,7 @@
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/mask.cuh"
 #include "cuda/attention/softmax.cuh"
-#include "cuda/forward_fp8_sm90/throughput/option_cap.cuh"
+#include "cuda/forward_fp8_sm90/throughput/cap.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/e5m2.cuh"

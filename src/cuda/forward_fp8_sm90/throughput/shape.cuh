@@ -9,8 +9,6 @@
 
 #include "cuda/attention/units.hpp"
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
-#include "cuda/forward_fp8_sm90/throughput/option_params.hpp"
-#include "cuda/forward_fp8_sm90/throughput/option_task.hpp"
 #include "cuda/forward_fp8_sm90/throughput/params.hpp"
 #include "cuda/forward_fp8_sm90/throughput/task.hpp"
 #include "cuda/tile/ring.hpp"
@@ -73,5 +71,10 @@ struct Shape {
                             kVFull = offsetof(Tiles, v_full), kVEmpty = offsetof(Tiles, v_empty);
   static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
 };
+
+template <int kConfigIndex>
+using ColumnsShape = Shape<kConfigIndex, false, false, true>;
+template <int kConfigIndex, bool kE5M2>
+using OptionShape = Shape<kConfigIndex, true, kE5M2>;
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput
