@@ -1,5 +1,5 @@
-// What a kernel is: its variants, each of which has a device, what it computes, and a plan. The table
-// of them is plan/table.hpp; docs/adding-a-kernel.md says how to add one.
+// What a kernel is: its variants. A variant has a device, what it computes, and a plan. The table of
+// kernels is plan/table.hpp; docs/adding-a-kernel.md says how to add one.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Random problems of both passes, most of which some kernel of the table computes, and GPUs of several generations.
+// Random problems of both passes and GPUs of several generations. Some kernel of the table computes most problems.
 #pragma once
 
 #include <cstdint>
