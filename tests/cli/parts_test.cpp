@@ -217,7 +217,7 @@ TEST(Cases, AreValidProblemsWithNamesOfTheirOwn) {
 
 TEST(Cases, OfServingHaveASmallForm) {
   for (const char* const suite :
-       {"decode", "paged", "ragged", "rotated", "speculative", "prefill"}) {
+       {"decode", "paged", "ragged", "rotated", "speculative", "prefill", "mla"}) {
     const auto cases = bench::suite_cases(suite), quick = bench::suite_cases(suite, true);
     ASSERT_TRUE(cases && quick && quick->size() == cases->size()) << suite;
     for (size_t n = 0; n < cases->size(); ++n) {

@@ -110,7 +110,6 @@ forward_fp8_sm90:options                  3672 of  546189  5931bf3bac21615b
 forward_fp8_sm90:precise                  2371 of  546189  e62a32f3b3223934
 forward_sm80_latency                     40842 of  546189  350656a1759e7a61
 forward_sm80_throughput                 131520 of  546189  c6757a5a60ab98f3
-forward_sm80_throughput:dropout_state     8418 of  546189  f63a5a6be5c25d35
 forward_sm80_throughput:f32              10914 of  546189  4d830ae226353029
 forward_sm80_throughput:fp8              79944 of  546189  c6daa836a367fd3b
 forward_sm80_throughput:paged            18582 of  546189  f3875e219f526a41
@@ -122,6 +121,7 @@ forward_sm90_throughput:192x128           3325 of  546189  00011ae902b6e94a
 forward_sm90_throughput:64x128            3325 of  546189  00011ae902b6e94a
 forward_sm90_throughput:64x64             3325 of  546189  00011ae902b6e94a
 forward_sm90_throughput:paged             1082 of  546189  1bf5db85032abe8d
+mla_sm90                                     0 of  546189  9c51b5328498332f
 naive                                    49758 of   78027  6d2bc1bd54b0a20f
 naive, backward                          21973 of   21973  37595b2b3b438e78
 reference                                78027 of   78027  895cc1605b038e7a

@@ -100,6 +100,15 @@ STREAM_WINDOW = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-k
 STREAM_CROWD = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150")
 SM90_DECODE = "cuda/decode_sm90/stream_kv/"
 
+# Entries that are cut in two, tiles of 64 and of 6 heads, a last tile that is not full.
+LATENT = problem("mla_sm90", "--dtype bf16 --shape 2,70,1,576 --heads-kv 1 --seqlen-kv 700 --head-dim-v 512 --v-in-k "
+                 "--paged 16")
+LATENT_UNIT = "latent/mla_bf16.cu"
+# Random problems whose caches have NaN behind the last key.
+LATENT_TAILS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "mla_sm90", "--shapes", "none", "--latent",
+                "--paged", "--narrow", "--random", "8", "--random-seed", "0", "--largest-seqlen", "100"]
+MLA = "cuda/mla_sm90/latent/"
+
 JOINT = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 500")[1:]]
 JOINT_UNIT = "general/bf16_config0_joint_none.cu"
 # Warps that share keys: two of them on 9.0.
@@ -794,6 +803,24 @@ INJECTED = [
         (SM90_DECODE + "attend.cuh", "    seen.begin = max(seen.begin, unit.begin - key);\n", "")], "FAILED", more=True),
     Fault("stream_parts_in_one_place", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "schedule.hpp", "granule == 0 ? 2 * share + 1 : 2 * share", "2 * share")], "FAILED", more=True),
+    Fault("latent_slot_not_awaited", LATENT_UNIT, LATENT, [
+        (MLA + "scores.cuh", "    ptx::mbarrier_wait_together(block_.full(ring_.slot), ring_.parity);\n"
+         "    ptx::warpgroup_pin(s);", "    ptx::warpgroup_pin(s);")], "race"),
+    Fault("latent_probabilities_not_awaited", LATENT_UNIT, LATENT, [
+        (MLA + "values.cuh", "      ptx::mbarrier_wait_together(block_.ready(ring_.slot), ring_.parity);\n"
+         "      ptx::mbarrier_wait_together(block_.go", "      ptx::mbarrier_wait_together(block_.go")], "race"),
+    Fault("latent_keys_overwritten_while_others_read", LATENT_UNIT, LATENT, [
+        (MLA + "scores.cuh", "      meet();  // all warps' products with the slot's keys have ended\n", "")], "race"),
+    Fault("latent_probabilities_not_fenced", LATENT_UNIT, LATENT, [
+        (MLA + "scores.cuh", "      ptx::fence_proxy_async();\n      hand_over();", "      hand_over();")],
+          "missing fence.proxy.async", more=True),
+    Fault("latent_rows_behind_the_last_key_kept", LATENT_UNIT, LATENT_TAILS, [
+        (MLA + "scores.cuh", "      clear_rows(begin - key, end - key);\n", "")], "FAILED"),
+    Fault("latent_slot_loaded_while_it_is_read", LATENT_UNIT, LATENT, [
+        (MLA + "values.cuh", "      ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity);\n", "")], "race"),
+    Fault("latent_last_factors_left_too_early", LATENT_UNIT, LATENT, [
+        (MLA + "scores.cuh", "    ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity ^ 1);\n", "")],
+          "arrival out of phase", more=True),
 ]
 
 FAULTS = OURS + INJECTED
