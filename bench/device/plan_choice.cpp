@@ -159,7 +159,7 @@ Result<KernelVerdict> verdict_on(const std::string& asked,
   }
   options.kernel = name;
   const Result<Plan> plan = make(options);
-  KernelVerdict verdict{.kernel = name, .automatic = false};
+  KernelVerdict verdict{.kernel = name, .refusal = {}, .automatic = false};
   if (plan.ok()) return verdict;
   const bool is_known = std::any_of(variants().begin(), variants().end(), [&](const Variant& one) {
     return runs_on(one, options.device.kind) && kernel_part(one.name) == kernel_part(name);

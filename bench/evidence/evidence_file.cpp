@@ -137,7 +137,7 @@ Json with_present_names(const Json& value) {
 }
 
 Result<Json> read_evidence(const std::string& path) {
-  const Result<Json> evidence = read_json(path);
+  Result<Json> evidence = read_json(path);
   if (!evidence.ok()) return evidence.status();
   rename_members(*evidence, evidence_schema()["former_keys"]);
   FLASHCORE_RETURN_IF_ERROR(with_name(path, check_evidence(*evidence)));
