@@ -532,7 +532,7 @@ TEST(Cache, TreeMasksThatMakeNoSense) {
 
 // Like every CUDA kernel that does not declare support for caches.
 TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
-  Kernel other;
+  Variant other;
   other.name = "other";
   other.supports = everything<ForwardProblem>();
   Features& takes = other.supports.features;

@@ -364,7 +364,7 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
   const Arguments args = bench::bind(host.problem, [&](std::string_view tensor) -> void* {
     return static_cast<std::byte*>(copies.find(tensor)->second) + host.at(tensor).origin();
   });
-  for (const Variant& kernel : variants()) {
+  for (const flashcore::Variant& kernel : variants()) {
     if (kernel.name != name) continue;
     const Result<PlannedKernel> planned = kernel.plan(*resolved, context);
     if (!planned.ok()) return planned.status().message();
