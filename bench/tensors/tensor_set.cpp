@@ -47,9 +47,10 @@ bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc)
 
 bool v_is_in_k(const Problem& problem) {
   const TensorDesc &k = problem.k, &v = problem.v;
+  constexpr int64_t kLatent = 576, kValues = 512;
   const auto last = static_cast<size_t>(k.rank - 1);
   return k.rank == v.rank && k.dtype == v.dtype && k.stride == v.stride &&
-         v.shape[last] < k.shape[last] && first_columns(k, v.shape[last]).shape == v.shape;
+         k.shape[last] == kLatent && first_columns(k, kValues).shape == v.shape;
 }
 
 TensorDesc first_columns(TensorDesc desc, int64_t columns) {
