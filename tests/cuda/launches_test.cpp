@@ -101,18 +101,18 @@ void add(const AnyProblem& p, PlanContext context, Launched& launched) {
 constexpr std::string_view kWanted =
     R"(75  forward       0 chosen      0 launches  cbf29ce484222325
 75  backward      0 chosen      0 launches  cbf29ce484222325
-80  forward   11199 chosen  27125 launches  69d3a7c9737f11d0
-80  backward   3367 chosen  33358 launches  4238239ec592170c
-86  forward   11199 chosen  27115 launches  cfdb79a3719014ed
-86  backward   3367 chosen  31484 launches  069125d45f3de6c7
-89  forward   11199 chosen  27095 launches  75ea2376c8f428e6
-89  backward   3367 chosen  31484 launches  069125d45f3de6c7
-90  forward   11199 chosen  27495 launches  2f9f76122586b243
-90  backward   3367 chosen  31292 launches  b187be5663f30f82
-100 forward   11197 chosen  27149 launches  c56027983eba0b79
-100 backward   3367 chosen  33358 launches  4238239ec592170c
-120 forward   11197 chosen  27154 launches  74a010595dffa66d
-120 backward   3367 chosen  31484 launches  069125d45f3de6c7
+80  forward   11199 chosen  27125 launches  34c87b9eacc52c98
+80  backward   3367 chosen  33358 launches  256dfe6117e2fcce
+86  forward   11199 chosen  27115 launches  f39c01f87157f431
+86  backward   3367 chosen  31484 launches  26e9d608740037f5
+89  forward   11199 chosen  27095 launches  c18b88884187e6fe
+89  backward   3367 chosen  31484 launches  26e9d608740037f5
+90  forward   11199 chosen  27495 launches  d10ae5edfc512e64
+90  backward   3367 chosen  31292 launches  c9bfe17d75c4c54c
+100 forward   11197 chosen  27149 launches  2d3b2dd0555d0149
+100 backward   3367 chosen  33358 launches  256dfe6117e2fcce
+120 forward   11197 chosen  27154 launches  b19b784850750735
+120 backward   3367 chosen  31484 launches  26e9d608740037f5
 )";
 
 TEST(Launches, AreThoseThatWereRecorded) {

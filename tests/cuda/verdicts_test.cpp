@@ -109,11 +109,11 @@ forward_fp8_sm90:192x64                   1187 of  546189  4d0033573e474dd0
 forward_fp8_sm90:options                  3672 of  546189  5931bf3bac21615b
 forward_fp8_sm90:precise                  2371 of  546189  e62a32f3b3223934
 forward_sm80_latency                     40842 of  546189  350656a1759e7a61
-forward_sm80_throughput                 131520 of  546189  c6757a5a60ab98f3
-forward_sm80_throughput:f32              10914 of  546189  4d830ae226353029
+forward_sm80_throughput                 139386 of  546189  afe482d9db897f7d
+forward_sm80_throughput:f32              11466 of  546189  bdfca79c0c8173a5
 forward_sm80_throughput:fp8              79944 of  546189  c6daa836a367fd3b
 forward_sm80_throughput:paged            18582 of  546189  f3875e219f526a41
-forward_sm80_throughput:split_kv        141792 of  546189  5ea95ce9e5310cc3
+forward_sm80_throughput:split_kv        150192 of  546189  9972d03e9a63b2b7
 forward_sm90_latency                      6208 of  546189  3cfdd58e306cb565
 forward_sm90_latency:wide                 6208 of  546189  3cfdd58e306cb565
 forward_sm90_throughput                   9674 of  546189  09f6aaefa6f1c7e9
