@@ -545,7 +545,7 @@ TEST(Explain, AGpuThatIsNotHere) {
         {"A100", "NVIDIA A100 of compute capability 8.0 with 108 SMs, not here", "sm80"}}) {
     const Outcome people = flashcore_command(words(name));
     if (people.exit_code == 3) {  // a build for other GPUs
-      EXPECT_THAT(people.err, HasSubstr("this build has code for"));
+      EXPECT_THAT(people.out, HasSubstr("this build has code for"));
       continue;
     }
     EXPECT_EQ(people.exit_code, 0) << people.err;
