@@ -50,7 +50,7 @@ CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seql
 CLUSTER_UNIT = "small_bf16_config0_none.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
 SHARED = problem("forward_sm90_latency:wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
-SHARED_UNIT = "forward_sm90/latency/bf16_whole.cu"
+SHARED_UNIT = "forward_sm90/latency/bf16_none.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
 AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
