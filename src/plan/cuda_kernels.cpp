@@ -56,10 +56,14 @@ PlanContext with_own_choice(PlanContext context) {
   return context;
 }
 
-// Pointers are known only at run time. Runs whose pointers are not aligned as `variant` needs go to
-// `other`, which takes any.
-Variant for_any_pointers(Variant variant, const Variant& other) {
-  variant.plan = [own = std::move(variant.plan), other = other.plan](
+// V is the first columns of K.
+bool is_latent(const Arguments& args) { return args.v == args.k && is_aligned(args); }
+
+// Pointers are known only at run time. Runs whose pointers `variant` does not take go to `other`, which
+// takes any.
+Variant for_any_pointers(Variant variant, const Variant& other,
+                         bool (*takes)(const Arguments&) = is_aligned) {
+  variant.plan = [own = std::move(variant.plan), other = other.plan, takes](
                      const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
     Result<PlannedKernel> aligned = own(p, context);
     if (!aligned.ok()) return aligned.status();
@@ -67,9 +71,9 @@ Variant for_any_pointers(Variant variant, const Variant& other) {
     if (!any.ok()) return any.status();
     return PlannedKernel{
         .workspace_bytes = std::max(aligned->workspace_bytes, any->workspace_bytes),
-        .run = [aligned = std::move(aligned->run), any = std::move(any->run)](
+        .run = [aligned = std::move(aligned->run), any = std::move(any->run), takes](
                    const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-          return (is_aligned(args) ? aligned : any)(args, workspace, stream);
+          return (takes(args) ? aligned : any)(args, workspace, stream);
         }};
   };
   return variant;
@@ -210,7 +214,8 @@ std::vector<Variant> cuda_variants() {
   const auto add = [&](std::vector<Variant> variants) {
     std::move(variants.begin(), variants.end(), std::back_inserter(table));
   };
-  add({cuda::mla_sm90::latent::variant(any_cache)});
+  add({for_any_pointers(unless_refused(cuda::mla_sm90::latent::variant(), any_cache), any_cache,
+                        is_latent)});
   add({declining(cuda::decode_sm90::stream_kv::variant(), sm90_decode_declines)});
   add(hopper_forward(any_cache));
   add(cuda::forward_fp8_sm89::throughput::variants());

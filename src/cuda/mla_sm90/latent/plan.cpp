@@ -145,41 +145,21 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
       });
 }
 
-bool is_latent(const Arguments& args) {
-  return args.v == args.k && host::is_aligned(args.q) && host::is_aligned(args.k) &&
-         host::is_aligned(args.o);
-}
-
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
-                           const Variant& other) {
-  if (p.heads_q == 0 || (p.packed ? p.total_q == 0 : p.batch == 0 || p.seqlen_q == 0)) {
-    return launch::nothing<PlannedKernel>();
-  }
-  Result<PlannedKernel> own = plan_latent(p, context);
-  if (!own.ok()) return own.status();
-  Result<PlannedKernel> any = other.plan(p, context);
-  if (!any.ok()) return any.status();
-  return PlannedKernel{
-      .workspace_bytes = std::max(own->workspace_bytes, any->workspace_bytes),
-      .run = [own = std::move(own->run), any = std::move(any->run)](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return (is_latent(args) ? own : any)(args, workspace, stream);
-      }};
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  const bool has_rows = p.heads_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
+  return has_rows ? plan_latent(p, context) : launch::nothing<PlannedKernel>();
 }
 
 }  // namespace
 
-Variant variant(const Variant& other) {
+Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
+          .automatic = false,
+          .not_automatic_reason = "it has not passed the sanitizers yet",
           .targets = build::targets::mla_sm90,
-          .supports = but_not(supports(),
-                              [other](const ForwardProblem& p, const PlanContext& context) {
-                                return refusal_of(other, p, context);
-                              }),
-          .plan = [other](const ForwardProblem& p, const PlanContext& context) {
-            return plan(p, context, other);
-          }};
+          .supports = supports(),
+          .plan = plan};
 }
 
 }  // namespace flashcore::cuda::mla_sm90::latent

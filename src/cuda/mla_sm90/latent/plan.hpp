@@ -5,8 +5,7 @@
 
 namespace flashcore::cuda::mla_sm90::latent {
 
-// other: computes what this kernel does and more. Runs whose V does not begin where K does, or whose
-// tensors do not begin at multiples of 16 bytes, go to it.
-Variant variant(const Variant& other);
+// Only for runs whose V begins where K does, and whose tensors begin at multiples of 16 bytes.
+Variant variant();
 
 }  // namespace flashcore::cuda::mla_sm90::latent
