@@ -44,7 +44,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/simulator.md": ["injected faults", "mended faults", "faults not found"],
           "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid", "tuning model"],
           "docs/python.md": ["python calls", "python tests"],
-          "README.md": ["bench headline", "bench behind", "front picture ladder", "front picture sweep"]}
+          "README.md": ["bench headline", "bench behind training", "bench behind decode", "front picture ladder", "front picture sweep"]}
 
 
 def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
@@ -76,12 +76,19 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     return files
 
 
-def same(path: pathlib.Path, content: str, unchecked: set[str]) -> bool:
-    """Compares staleness marks only if they could be determined."""
+def same(path: pathlib.Path, *contents: str) -> bool:
+    """Returns whether the file is one of the contents, without marks of staleness where there are several.
+
+    Several differ in what this build cannot check: each generated part may be that of any of them.
+    """
+    if not path.exists():
+        return False
     text_of_file = path.read_text(encoding="utf-8")
-    if unchecked:
-        text_of_file, content = text_of_file.replace(STALE, ""), content.replace(STALE, "")
-    return text_of_file == content
+    if len(contents) == 1:
+        return text_of_file == contents[0]
+    pages = [page.replace(STALE, "").split(text.MARKER_END) for page in (text_of_file, *contents)]
+    return (len({len(page) for page in pages}) == 1 and
+            all(mine in any_of_them for mine, *any_of_them in zip(*pages)))
 
 
 def main() -> int:
@@ -96,13 +103,16 @@ def main() -> int:
     images = options.root / "docs/images"
     try:
         evidence = Evidence(options.root, options.build or options.root / "build")
-        files = generated(evidence)
+        files = {path: [content] for path, content in generated(evidence).items()}
         if evidence.unchecked:
+            evidence.unchecked_are_stale = True
+            for path, content in generated(evidence).items():
+                files[path].append(content)
+            evidence.unchecked_are_stale = False
             print(f"not checked: the machine code of {', '.join(sorted(evidence.unchecked))}: wanted "
                   "a build with the nvcc and the GPU family of the evidence (--build)")
         if options.check:
-            different = [path for path, content in files.items()
-                         if not path.exists() or not same(path, content, evidence.unchecked)]
+            different = [path for path, contents in files.items() if not same(path, *contents)]
             names = [str(path.relative_to(options.root)) for path in different]
             names += [f"docs/images/{name}" for name in pictures.outdated(evidence, images)]
             if names:
@@ -110,10 +120,10 @@ def main() -> int:
                               "kernels: run tools/report.py")
             print(f"{len(files)} pages match their evidence")
             return 0
-        for path, content in files.items():
-            # A page that differs only in marks that this build cannot check keeps them.
-            if not path.exists() or not same(path, content, evidence.unchecked):
-                path.write_text(content, encoding="utf-8")
+        for path, contents in files.items():
+            # A page that differs only in what this build cannot check keeps it.
+            if not same(path, *contents):
+                path.write_text(contents[0], encoding="utf-8")
         if not options.no_pictures:
             pictures.draw_all(evidence, images)
     except Failure as failure:

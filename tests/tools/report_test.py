@@ -302,6 +302,13 @@ class Pages(Tree):
         text = page(before)  # no figures of code that has changed
         self.assertIn("- **Decode of one query**", text)
         self.assertNotIn("1.09", text)
+        # Without a build nobody knows what has changed: one sentence without figures, one with them, both match.
+        (self.root / "build/machine_code.json").unlink()
+        self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
+        self.assertEqual(page(before), text)
+        (self.root / "README.md").write_text(self.text("README.md").replace("where cuDNN has", "where it has"))
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.write_code()
         self.assertNotIn("Decode of one query", page(decoded("b16", 99.0)))  # nobody is ahead
 
     def test_idle_times_stand_beside_the_sustained_ones(self):

@@ -529,12 +529,10 @@ def decoded_behind(bench: Bench) -> str:
             f"  it takes {least:.2f} to {worst:.2f} times cuDNN's time ({worst:.2f}: {where_worst};\n  [table](docs/decode.md#what-was-measured)).")
 
 
-def behind(all_evidence: Evidence) -> str:
+def behind(all_evidence: Evidence, name: str, make) -> str:
     """What the front page says of others that are ahead."""
-    lines = [make(Bench(evidence, all_evidence.is_stale))
-             for name, make in (("backward-gpu", untrained), (SERVING, decoded_behind))
-             if (evidence := all_evidence.files.get(name))]
-    return "\n".join(filter(None, lines)) if lines else "Not measured yet."
+    evidence = all_evidence.files.get(name)
+    return make(Bench(evidence, all_evidence.is_stale)) if evidence else "Not measured yet."
 
 
 def parts(all_evidence: Evidence) -> dict:
@@ -565,7 +563,8 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
-    found["bench behind"] = lambda: behind(all_evidence)
+    found["bench behind training"] = lambda: behind(all_evidence, "backward-gpu", untrained)
+    found["bench behind decode"] = lambda: behind(all_evidence, SERVING, decoded_behind)
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
     for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
                              ("few keys", FEW_KEYS, Bench.from_file), ("prefill", PREFILL, Bench.prefill),

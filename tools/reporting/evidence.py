@@ -178,19 +178,20 @@ class Evidence:
         self.sources = fingerprint.fingerprints(root)  # of CPU kernels
         self.code = read_machine_code(build)
         self.unchecked: set[str] = set()  # kernels that this build says nothing about
+        self.unchecked_are_stale = False
 
     def of_kind(self, kind: str) -> dict[str, dict]:
         return {name: file for name, file in self.files.items() if file["kind"] == kind}
 
     def is_stale(self, kernel: str, measured: str) -> bool:
-        """Whether code that a row ran is no more. What cannot be known is not checked, not stale."""
+        """Whether code that a row ran is no more. What cannot be known is `unchecked`."""
         code = CODE_FINGERPRINT.fullmatch(measured)
         if code is None:
             return measured != self.sources.get(kernel)
         nvcc, target, digests = code.groups()
         if nvcc != self.code["nvcc"] or target not in self.code["functions"]:
             self.unchecked.add(kernel)
-            return False
+            return self.unchecked_are_stale
         now = {digest for other, by_name in self.code["functions"].items() if other[:-1] == target[:-1]
                for digest in by_name.values()}  # a GPU may have run code for an older one of its generation
         return not now.issuperset(digests.split())

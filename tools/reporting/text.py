@@ -4,6 +4,7 @@ import re
 from reporting.evidence import Failure
 
 BEGIN, END = "<!-- generated: {} -->", "<!-- end: {} -->"
+MARKER_END = "<!-- end: "
 MARKER = re.compile(r"<!-- generated: ([^>]*?) -->")
 
 

@@ -186,6 +186,6 @@ fn raw_pointers() -> Result<()> {
         let none = DeviceArguments::default();
         plan.run_on_device(&none, std::ptr::null_mut(), 0, std::ptr::null_mut()).unwrap_err()
     };
-    assert!(error.to_string().starts_with("q: pointer is null"), "{}", error);
+    assert!(error.to_string().starts_with("o: pointer is null"), "{}", error);
     Ok(())
 }
