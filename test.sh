@@ -240,10 +240,11 @@ stage_torch() {
 # The Rust crates, with the distribution's two compilers.
 stage_rust() { counted_by rust scripts/rust.sh build-rust; }
 
-# What a run that is not a long one leaves out: all instruction sets but the best under sanitizers, 7 of 10 random
-# problems of each kernel on the simulator, and two thirds of its injected faults, other ones at each commit.
+# What a run that is not a long one leaves out: all instruction sets but the best under sanitizers, most recorded
+# verdicts and launches there, 7 of 10 random problems of each kernel on the simulator, and two thirds of its injected faults, other ones at each commit.
 shorter() {
-  [[ $run == long ]] || export FLASHCORE_TEST_TARGETS=best FLASHCORE_SIMULATED_SHARE=0.3
+  [[ $run == long ]] ||
+    export FLASHCORE_TEST_TARGETS=best FLASHCORE_TEST_RECORDED=few FLASHCORE_SIMULATED_SHARE=0.3
 }
 
 # Quick to compile, and with the line numbers that a report needs.

@@ -76,7 +76,7 @@ def rows_of(reports: dict[str, str], launches: dict[tuple[str, str], int]) -> li
 
 
 def budget_of(folders: list[kernel_folders.Folder], row: Row) -> dict | None:
-    found = [one.budget(row.file, row.kernel.target) for one in folders]
+    found = [one.budget(row.file, row.kernel.name, row.kernel.target) for one in folders]
     return next((budget for budget in found if budget is not None), None)
 
 

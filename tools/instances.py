@@ -7,7 +7,7 @@
                                                 writes FOLDER/cuda/launch/instances.cpp: the lists, without groups that
                                                 are not compiled; with --stubs: without kernels (tests/cuda/stubs)
 
---apart: one file per compiled kernel, except for those that are `together`.
+--apart: one file per compiled kernel, or for those of one `unit`.
 
 "instances" of a kernel.json:
 
@@ -15,7 +15,7 @@
     "namespace": below flashcore::cuda; by default the folder's
     "shape":     launch::Shape's members, as C++; a row's own are added
     "list":      rows: "name", "kernel" and "group", as text in which {...} stands for values of "over"; "namespace",
-                 "header", "shape"; "only" or "except": a target; "together": in one file for the simulator, too
+                 "header", "shape"; "only" or "except": a target; "unit": its file for the simulator
 
 For "type" in "over" (f16, bf16, f32, fp8), {element} is fp16, bf16, ... and {Element} the C++ type Fp16, Bf16, ...
 """
@@ -29,7 +29,7 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
 # launch::Shape's members, in order.
 SHAPE = dict.fromkeys(("threads", "shared_bytes", "blocks_per_sm", "cluster"), "unsigned int") | {"prefers_shared": "bool"}
-ROW = {"name", "kernel", "group", "over", "namespace", "header", "shape", "only", "except", "together"}
+ROW = {"name", "kernel", "group", "over", "namespace", "header", "shape", "only", "except", "unit"}
 
 
 @dataclasses.dataclass
@@ -43,7 +43,7 @@ class Instance:
     file: str  # its group's file, below the generated folder
     only: str
     without: str  # the target of "except"
-    together: bool
+    unit: str  # the file for --apart, without .cu
 
     def maker(self):
         """Returns its declaration, for its namespace."""
@@ -88,7 +88,7 @@ def expand(path, source, family, described):
             shape = {key: fill(value) for key, value in (described.get("shape", {}) | row.get("shape", {})).items()}
             yield Instance(family, fill(row["name"]), fill(row["kernel"]), namespace, header, shape,
                            f"{folder.relative_to('cuda')}/{fill(row['group'])}.cu", row.get("only", "-"),
-                           row.get("except", "-"), row.get("together", False))
+                           row.get("except", "-"), row.get("unit", fill(row["name"])))
 
 
 def read(source):
@@ -115,12 +115,13 @@ def write(path, text):
 def group_text(group):
     lines = ["// Made by tools/instances.py.", '#include "cuda/launch/describe.hpp"']
     lines += [f'#include "{header}"' for header in dict.fromkeys(one.header for one in group)]
-    lines += ["", f"namespace flashcore::cuda::{group[0].namespace} {{"]
-    for one in group:
-        shape = ", ".join(f".{key} = static_cast<{SHAPE[key]}>({one.shape[key]})" for key in SHAPE if key in one.shape)
-        lines += ["", f"{one.maker()} {{",
-                  f'  return launch::describe("{one.name}", &{one.kernel}, {{{shape}}});', "}"]
-    lines += ["", f"}}  // namespace flashcore::cuda::{group[0].namespace}"]
+    for namespace, members in itertools.groupby(group, lambda one: one.namespace):
+        lines += ["", f"namespace flashcore::cuda::{namespace} {{"]
+        for one in members:
+            shape = ", ".join(f".{key} = static_cast<{SHAPE[key]}>({one.shape[key]})" for key in SHAPE if key in one.shape)
+            lines += ["", f"{one.maker()} {{",
+                      f'  return launch::describe("{one.name}", &{one.kernel}, {{{shape}}});', "}"]
+        lines += ["", f"}}  // namespace flashcore::cuda::{namespace}"]
     return "\n".join(lines) + "\n"
 
 
@@ -128,8 +129,8 @@ def groups(source, out, apart):
     files = {}
     for instances in read(source).values():
         for one in instances:
-            if apart and not one.together:
-                one.file = f"{pathlib.PurePosixPath(one.file).parent}/{one.name}.cu"
+            if apart:
+                one.file = f"{pathlib.PurePosixPath(one.file).parent}/{one.unit}.cu"
             files.setdefault(one.file, []).append(one)
     for file, group in files.items():
         write(out / file, group_text(group))

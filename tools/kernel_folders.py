@@ -8,8 +8,9 @@
                                     sweep's tables
     code_kb        the most device code for one target (check_code_size.py)
     budgets        limits for its functions, first match first: registers per thread; bytes of spills, stack and
-                   shared memory per block. `files` are object names; static_only: no variant of the table
-                   launches it, so only its static shared memory counts
+                   shared memory per block. `files` are object names and `kernels` mangled names of functions,
+                   with wildcards; static_only: no variant of the table launches it, so only its static shared
+                   memory counts
     instances      its compiled kernels (tools/instances.py)
 """
 import dataclasses
@@ -30,8 +31,9 @@ SCHEMA = {
                    "code_kb": {"type": "integer", "minimum": 1}, "instances": {"type": "object"},
                    "budgets": {"type": "array", "items": {
                        "type": "object",
-                       "required": ["files", "targets", "registers", "spills", "stack", "shared"],
-                       "properties": {"files": {"type": "string"}, "targets": NAMES, "static_only": {"type": "boolean"}}
+                       "required": ["targets", "registers", "spills", "stack", "shared"],
+                       "properties": {"files": {"type": "string"}, "kernels": {"type": "string"}, "targets": NAMES,
+                                      "static_only": {"type": "boolean"}}
                        | dict.fromkeys(("registers", "spills", "stack", "shared"), {"type": "integer", "minimum": 0}),
                    }}}}
 
@@ -51,10 +53,11 @@ class Folder:
                 return file.removeprefix(before)
         return None
 
-    def budget(self, file: str, target: str) -> dict | None:
+    def budget(self, file: str, kernel: str, target: str) -> dict | None:
         name = self.object_name(file)
         return next((one for one in self.budgets if name is not None and
-                     fnmatch.fnmatchcase(name, one["files"]) and
+                     fnmatch.fnmatchcase(name, one.get("files", "*")) and
+                     fnmatch.fnmatchcase(kernel, one.get("kernels", "*")) and
                      any(fnmatch.fnmatchcase(target, its) for its in one["targets"])), None)
 
 

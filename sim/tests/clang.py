@@ -19,7 +19,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "kernel_faults"))
 
-import faults  # noqa: E402
+import backward  # noqa: E402
+import forward_sm80  # noqa: E402
+import forward_sm90  # noqa: E402
+import ladder  # noqa: E402
 from device_units import Build, BuildError, run  # noqa: E402
 
 GCC_ALONE = ("-fstack-reuse=none",)
@@ -27,11 +30,12 @@ CLANG_ALONE = ("-mllvm", "-no-stack-coloring", "-include", "clang_calls.h")  # a
 SKIPPED = 77
 SECONDS = 120  # a run that takes longer has hung
 KERNELS = [  # a translation unit, and what runs it
-    (faults.TALL_UNIT, faults.TALL), (faults.CLUSTER_UNIT, faults.CLUSTER), (faults.SHARED_UNIT, faults.SHARED),
-    (faults.AMPERE_UNIT, faults.AMPERE), (faults.AMPERE_LATENCY_UNIT, faults.AMPERE_LATENCY),
-    (faults.JOINT_UNIT, faults.JOINT), (faults.BACKWARD_UNIT, faults.BACKWARD),
-    (faults.HOPPER_UNIT, faults.HOPPER), (faults.ANY_ORDER_UNIT, faults.ANY_ORDER),
-    (faults.LADDER + "12_mma_sync.cu", faults.RUNG_12), (faults.LADDER + "15_wgmma_tma.cu", faults.RUNG_15)]
+    (forward_sm90.TALL_UNIT, forward_sm90.TALL), (forward_sm90.CLUSTER_UNIT, forward_sm90.CLUSTER),
+    (forward_sm90.SHARED_UNIT, forward_sm90.SHARED),
+    (forward_sm80.AMPERE_UNIT, forward_sm80.AMPERE), (forward_sm80.AMPERE_LATENCY_UNIT, forward_sm80.AMPERE_LATENCY),
+    (backward.JOINT_UNIT, backward.JOINT), (backward.BACKWARD_UNIT, backward.BACKWARD),
+    (backward.HOPPER_UNIT, backward.HOPPER), (backward.ANY_ORDER_UNIT, backward.ANY_ORDER),
+    (ladder.LADDER + "12_mma_sync.cu", ladder.RUNG_12), (ladder.LADDER + "15_wgmma_tma.cu", ladder.RUNG_15)]
 
 
 def with_clang(clang, words):

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -38,5 +39,15 @@ void for_random_passes(int count, const Body& body) {
     --count;
   }
 }
+
+// Compares what `ask` said of the first problems with what was recorded: the text of all, or, with
+// FLASHCORE_TEST_RECORDED=few, the digest of the text of `few`. FLASHCORE_PRINT_VERDICTS prints the text.
+struct Recorded {
+  int all, few;
+  std::string_view text, digest_of_few;
+
+  int count() const;
+  void expect(std::string_view found) const;
+};
 
 }  // namespace flashcore::tests

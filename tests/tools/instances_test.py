@@ -24,9 +24,9 @@ KERNEL = {
                                              "masked": [["", "false"], ["_masked", "true"]]}},
             {"name": "join", "kernel": "join_kernel", "group": "join", "header": "join.cuh", "only": "90a",
              "shape": {"shared_bytes": "0"}},
-            {"name": "begin", "kernel": "begin_kernel", "group": "rows", "together": True, "except": "90a",
+            {"name": "begin", "kernel": "begin_kernel", "group": "rows", "unit": "rows", "except": "90a",
              "shape": {"shared_bytes": "0"}},
-            {"name": "end", "kernel": "end_kernel", "group": "rows", "together": True, "except": "90a",
+            {"name": "end", "kernel": "end_kernel", "group": "rows", "unit": "rows", "except": "90a",
              "shape": {"shared_bytes": "0"}}]}}
 
 
