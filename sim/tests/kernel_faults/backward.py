@@ -126,16 +126,16 @@ FAULTS = [
         (SM90_BACKWARD + "consumer.cuh", "    if (lane() == 0) ptx::tma_store_wait_read<0>();\n", "")],
           "write to an operand in use"),
     Fault("hopper_dk_staged_over_k_in_use", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "consumer.cuh",
-         "    ptx::named_barrier_sync(kAllConsumersBarrier, kConsumers * kWarpgroupThreads);"
+        (SM90_BACKWARD + "consumer_rows.cuh",
+         "  ptx::named_barrier_sync(kAllConsumersBarrier, kConsumers * kWarpgroupThreads);"
          "  // done with K\n", "")], "race"),
     Fault("hopper_rows_stored_before_all_are_staged", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "consumer.cuh",
-         "    ptx::named_barrier_sync(kConsumerBarrier + static_cast<int>(group), kWarpgroupThreads);\n",
+        (SM90_BACKWARD + "consumer_rows.cuh",
+         "  ptx::named_barrier_sync(kConsumerBarrier + static_cast<int>(group), kWarpgroupThreads);\n",
          "")], "race", more=True),
     Fault("hopper_left_before_rows_are_read", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "consumer.cuh",
-         "    if (ptx::thread_index() % kWarpThreads == 0) ptx::tma_store_wait_read<0>();\n", "")],
+        (SM90_BACKWARD + "consumer_rows.cuh",
+         "  if (ptx::thread_index() % kWarpThreads == 0) ptx::tma_store_wait_read<0>();\n", "")],
           "left before bulk stores had read", more=True),
     Fault("hopper_one_key_too_few_in_the_window", HOPPER_UNIT, HOPPER_WINDOW, [
         (SM90_BACKWARD + "consumer.cuh", "row - limits.low + 1 - first", "row - limits.low - first")],
