@@ -62,7 +62,7 @@ void add_scores(Collected& all, const ForwardProblem& p) {
   all.add(p.alibi_slopes.present, alibi_slopes);
   all.add(p.sinks.present, sinks);
   all.add(p.softcap > 0, softcap);
-  all.add(!(p.softmax_scale > 0), scale_not_positive);
+  all.add(!p.scale_is_positive(), scale_not_positive);
   all.add(p.dropout_p > 0, dropout);
   all.add(p.dropout_state.present, dropout_state);
   all.add(differs_by_block(p, p.k_scale) || differs_by_block(p, p.v_scale), block_scales);

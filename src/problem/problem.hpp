@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 
 #include "flashcore/flashcore.hpp"
 #include "problem/transposed.hpp"
@@ -134,6 +135,9 @@ struct ForwardProblem {
     const bool narrow = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
     return v_dtype != k_dtype || (narrow && k_dtype != dtype);
   }
+  // softmax_scale for powers of 2 instead of e.
+  constexpr double scale_log2() const { return softmax_scale * std::numbers::log2e; }
+  constexpr bool scale_is_positive() const { return softmax_scale > 0; }  // not for NaN
   // Returns whether entries follow each other in K and V, at the offsets in cu_seqlens_kv.
   constexpr bool packed_kv() const { return packed && !paging.present; }
   // The offset of element d of V's row `row`.

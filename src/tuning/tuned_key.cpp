@@ -47,7 +47,7 @@ std::string options_of(const ForwardProblem& p) {
   add(p.alibi_slopes.present, "alibi");
   add(p.sinks.present, "sinks");
   add(p.softcap > 0, "softcap");
-  add(!(p.softmax_scale > 0), "scale<=0");
+  add(!p.scale_is_positive(), "scale<=0");
   add(p.dropout_p > 0, p.dropout_state.present ? "dropout_state" : "dropout");
   add(p.q_scale.present || p.k_scale.present || p.v_scale.present, "scales");
   add(p.packed, "packed");

@@ -61,6 +61,13 @@ class Check(unittest.TestCase):
     def test_a_kernel_without_a_budget_fails(self):
         self.assertIn("has no budget", problems(report(target="sm_89"), 0, "sm_89")[0])
 
+    def test_the_first_budget_that_names_the_kernel_counts(self):
+        one = BUDGETS[0].budgets[0]
+        for kernels, registers in (("*small_kernelILi64E*", 64), ("*small_kernelILi128E*", 128)):
+            budgets = [{**one, "kernels": kernels, "registers": 64}, one]
+            found = Folder("ladder", "ladder", {}, 1, budgets).budget("ladder/04", NAME, "sm_80")
+            self.assertEqual(found["registers"], registers)
+
     def test_a_kernel_without_a_digest_fails(self):
         for functions in ({}, {"sm_80": {}}, {"sm_90": {NAME: "0" * 16}}):
             found = problems(report(), code={"nvcc": "13.0.88", "functions": functions})

@@ -1,6 +1,5 @@
 #include "cuda/host/latency_params.hpp"
 
-#include <numbers>
 
 #include "cuda/host/forward_launch.hpp"
 #include "problem/entries.hpp"
@@ -22,7 +21,7 @@ attention::latency::Params latency_params(const ForwardProblem& p) {
   set_forward_params(params, p);
   params.queries = static_cast<int>(p.seqlen_q);
   params.heads_per_kv_head = p.heads_kv > 0 ? static_cast<int>(p.heads_q / p.heads_kv) : 1;
-  params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
+  params.scale_log2 = static_cast<float>(p.scale_log2());
   params.varies = entries_vary(p);
   params.limits = common_limits(p);
   params.band = p.band;

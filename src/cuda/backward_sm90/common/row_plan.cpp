@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numbers>
 
 #include "cuda/host/forward_launch.hpp"
 #include "problem/entries.hpp"
@@ -32,7 +31,7 @@ void set_row_params(RowParams& params, const BackwardProblem& problem, int block
   params.group = static_cast<int>(p.heads_q / p.heads_kv);
   params.q_blocks = static_cast<int>(p.packed ? attention::packed_slots(p.total_q, p.batch, block_q)
                                               : (p.seqlen_q + block_q - 1) / block_q);
-  params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
+  params.scale_log2 = static_cast<float>(p.scale_log2());
   params.scale = p.softmax_scale;
 }
 

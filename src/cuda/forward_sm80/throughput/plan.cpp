@@ -129,7 +129,7 @@ void set_score_line(Params& params, const ForwardProblem& p) {
   params.score_headroom = f16 ? 5 : 0;
   params.smallest_sum = 0;
   params.largest_first =
-      attention::softcap::finite(capped ? kFp32Largest : kLargest / (p.softmax_scale * kLog2E));
+      attention::softcap::finite(capped ? kFp32Largest : kLargest / p.scale_log2());
   if (p.bias.present || p.alibi_slopes.present) {
     // References leave out where a bias lowers scores. fp16 P: 2^16 is the largest, 2^-14 the
     // smallest with all of its bits.
@@ -154,12 +154,12 @@ void set_score_line(Params& params, const ForwardProblem& p) {
 void set_scores(Params& params, const ForwardProblem& p) {
   using attention::softcap::finite;
   params.cap = p.softcap;
-  params.softcap = {0, finite(p.softmax_scale * kLog2E), 0};
+  params.softcap = {0, finite(p.scale_log2()), 0};
   if (p.softcap > 0) {
     params.softcap = attention::softcap_params(p.softmax_scale, p.softcap);
   }
   params.scores_natural =
-      p.softcap > 0 || p.bias.present || p.alibi_slopes.present || !(p.softmax_scale > 0);
+      p.softcap > 0 || p.bias.present || p.alibi_slopes.present || !p.scale_is_positive();
   params.score_unit = params.scores_natural ? 1 : p.softmax_scale;
   params.score_unit_log2 = finite(params.score_unit * kLog2E);
 }

@@ -152,7 +152,7 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (is_fp8(p.dtype)) return Features::fp8;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
-  if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !(p.softmax_scale > 0))
+  if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !p.scale_is_positive())
     return Features::all;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
     return Features::all;

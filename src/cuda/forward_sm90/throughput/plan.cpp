@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,7 +55,7 @@ PagedParams make_params(const ForwardProblem& p, const Config& config) {
   host::set_forward_params(params, p);
   params.left = p.band.left;
   params.right = p.band.right;
-  params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
+  params.scale_log2 = static_cast<float>(p.scale_log2());
   params.scale = p.softmax_scale;
   if (p.softcap > 0) {
     params.softcap = attention::softcap_params(p.softmax_scale, p.softcap);

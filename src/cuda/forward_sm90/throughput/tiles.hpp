@@ -15,7 +15,7 @@ namespace flashcore::cuda::forward_sm90::throughput {
 
 // Returns whether scores are transformed: such problems have instances of their own.
 constexpr bool has_features(const ForwardProblem& p) {
-  return p.softcap > 0 || !(p.softmax_scale > 0);
+  return p.softcap > 0 || !p.scale_is_positive();
 }
 
 // Rows of kConfigs: those as narrow as the first one that holds the problem.
