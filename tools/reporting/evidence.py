@@ -6,11 +6,12 @@ import pathlib
 import re
 
 import fingerprint
-from kernel_names import with_present_names
+
+from reporting.compact import whole
 
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
-ROW_DEPTH, LONGEST_LINE = 4, 100
+LONGEST_LINE = 100
 STALE = " (stale)"
 MACHINE_CODE = "machine_code.json"  # of a build folder
 MACHINE_CODE_SCHEMA = {
@@ -102,26 +103,48 @@ def refuse_constant(text: str):
     raise ValueError(f"{text} is no number of JSON")
 
 
-def renamed(value, names: dict):
-    """With the members of all objects renamed; `names`: today's by former ones."""
-    if isinstance(value, dict):
-        return {names.get(name, name): renamed(member, names) for name, member in value.items()}
-    return [renamed(item, names) for item in value] if isinstance(value, list) else value
-
-
 def read(path: pathlib.Path) -> dict:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise Failure(f"{path}: has {path.stat().st_size} bytes, wanted at most {LARGEST_FILE}")
-        evidence = renamed(json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant),
-                           schema_of_evidence()["former_keys"])
+        evidence = whole(json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant))
     except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{path}: cannot be read: {error}") from error
     try:
         check_evidence(evidence)
     except Failure as failure:
         raise Failure(f"{path}: {failure}") from failure
-    return with_present_names(evidence)
+    add_rates(evidence)
+    return evidence
+
+
+def bound_us(one: dict, ceilings: dict) -> float:
+    """The least time that the run's ceilings allow; 0 if none was measured for this type."""
+    product = ceilings.get("matrix_product", {}).get(one["dtype"])
+    copy = ceilings.get("copy_bytes_per_second")
+    return max(one["flop"] / product["tflops"] * 1e-6 if product else 0, one["bytes"] / copy * 1e6 if copy else 0)
+
+
+def add_rates(evidence: dict) -> None:
+    """Adds what follows from the times, as bench/evidence/rates.cpp does: files leave it out."""
+    for one in evidence["cases"] if evidence["kind"] in ("bench", "tuning") else []:
+        if not one.keys() >= {"dtype", "flop", "bytes"}:
+            continue
+        for row in one["rows"]:
+            for protocol, time in row["times"].items():
+                time["tflops"] = rounded(one["flop"] / time["p50_us"] * 1e-6)
+                if protocol in evidence.get("ceilings", {}):
+                    add_ratios(row, time, one, protocol, evidence["ceilings"][protocol])
+
+
+def add_ratios(row: dict, time: dict, one: dict, protocol: str, ceilings: dict) -> None:
+    if bound := bound_us(one, ceilings):
+        time["percent_of_bound"] = rounded(100 * bound / time["p50_us"])
+    peers = {other["implementation"]: other["times"][protocol]["p50_us"] for other in one["rows"]
+             if other["source"] == "peer" and protocol in other["times"]}
+    if peers and row["source"] != "peer":
+        time["fastest_peer"] = min(peers, key=peers.get)
+        time["speedup_over_fastest_peer"] = rounded(peers[time["fastest_peer"]] / time["p50_us"])
 
 
 def rounded(value):
@@ -133,20 +156,17 @@ def rounded(value):
     return float(f"{value:.6g}") if isinstance(value, float) and value % 1 else value
 
 
-def text_of(evidence, depth: int = 0) -> str:
-    """As bench/evidence/evidence.cpp writes it, of what is rounded: a row a line."""
-    line = json.dumps(evidence, ensure_ascii=False, separators=(",", ":"))
-    if (not isinstance(evidence, (dict, list)) or depth >= ROW_DEPTH or
-            len(line.encode()) <= LONGEST_LINE):
+def text_of(document) -> str:
+    """A row a line."""
+    line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    members = document.values() if isinstance(document, dict) else document
+    if len(line) <= LONGEST_LINE or not any(isinstance(member, (dict, list)) for member in members):
         return line
-    if isinstance(evidence, dict):
-        members = [f"{json.dumps(name, ensure_ascii=False)}:{text_of(member, depth + 1)}"
-                   for name, member in evidence.items()]
-    else:
-        members = [text_of(member, depth + 1) for member in evidence]
-    begin, end = "{}" if isinstance(evidence, dict) else "[]"
-    indent = "\n" + " " * (depth + 1)
-    return f"{begin}{','.join(indent + member for member in members)}\n{' ' * depth}{end}"
+    texts = [text_of(member) for member in members]
+    if isinstance(document, dict):
+        texts = [f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in zip(document, texts, strict=True)]
+    begin, end = "{}" if isinstance(document, dict) else "[]"
+    return f"{begin}\n" + ",\n".join(texts) + f"\n{end}"
 
 
 def write(path: pathlib.Path, evidence: dict) -> None:
