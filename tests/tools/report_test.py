@@ -358,7 +358,7 @@ class Pages(Tree):
         self.assertIn("cut short: some rows are missing", self.text("docs/results.md"))
         path.write_text(json.dumps(packed | {"heads": 0}))
         self.assertEqual(self.run_tool("--no-pictures"), 1)
-        self.assertIn("packed-h200.json: heads: is 0, wanted 1 or more", self.said.getvalue())
+        self.assertIn("packed-h200.json: heads: is 0, wanted minimum 1", self.said.getvalue())
 
     def test_features_have_a_table_a_kernel(self):
         self.bench["cases"] += [
@@ -658,19 +658,18 @@ class Schema(unittest.TestCase):
 
     def test_other_things_are_refused_with_their_place(self):
         good = fixtures.standard("")
-        self.refused([], "is a list, wanted object")
+        self.refused([], 'is [], wanted type "object"')
         self.refused(good | {"schema": "other"}, 'schema: is "other"')
-        self.refused(good | {"version": 2}, "version: is 2, wanted 1")
-        self.refused(good | {"version": True}, "version: is true, wanted 1")
-        self.refused(good | {"kind": "talk"}, 'kind: is "talk", wanted one of "bench"')
-        self.refused({k: v for k, v in good.items() if k != "cases"}, "has no 'cases'")
-        self.refused(good | {"protocol": {}},
-                     "has 'protocol', wanted a key that is known; the nearest is 'protocols'")
+        self.refused(good | {"version": 2}, "version: is 2, wanted const 1")
+        self.refused(good | {"version": True}, "version: is true, wanted const 1")
+        self.refused(good | {"kind": "talk"}, 'kind: is "talk", wanted enum ["bench"')
+        self.refused({k: v for k, v in good.items() if k != "cases"}, "'cases' is a required property")
+        self.refused(good | {"protocol": {}}, "('protocol' was unexpected)")
         bad = fixtures.standard("")
         bad["cases"][2]["rows"][1]["refusals"] = "a misspelled key"
-        self.refused(bad, "cases[2].rows[1]: has 'refusals', wanted a key that is known; the nearest is 'refusal'")
-        for value, sentence in ((-1, "is -1, wanted more than 0"), ("1", 'is "1", wanted number'),
-                                (None, "is null, wanted number")):
+        self.refused(bad, "cases[2].rows[1]: Additional properties are not allowed ('refusals' was unexpected)")
+        for value, sentence in ((-1, "is -1, wanted exclusiveMinimum 0"), ("1", 'is "1", wanted type "number"'),
+                                (None, 'is null, wanted type "number"')):
             bad = fixtures.standard("")
             bad["cases"][2]["rows"][1]["times"]["sustained"]["p50_us"] = value
             self.refused(bad, f"cases[2].rows[1].times.sustained.p50_us: {sentence}")

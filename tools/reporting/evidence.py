@@ -1,11 +1,11 @@
 """Evidence files: read, held to docs/evidence/schema.json, and asked whether they are still true."""
-import difflib
 import functools
 import json
 import pathlib
 import re
 
 import fingerprint
+import jsonschema
 
 from reporting.compact import whole
 
@@ -27,76 +27,54 @@ class Failure(Exception):
     """A sentence for the person who ran this."""
 
 
-TYPES = {"object": lambda v: isinstance(v, dict), "array": lambda v: isinstance(v, list),
-         "string": lambda v: isinstance(v, str), "boolean": lambda v: isinstance(v, bool),
-         "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
-         "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-         "null": lambda v: v is None}
-
-
 def shown(value) -> str:
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def check(value, schema: dict, definitions: dict, place: str = "") -> None:
-    """As bench/evidence/schema.cpp does it. Raises a Failure that begins with the place."""
-    def fail(text: str):
-        raise Failure(f"{place + ': ' if place else ''}{text}")
+def standard(rule, definitions: dict):
+    """The rule as JSON Schema has it: with what $ref names, and no other members than those that are listed."""
+    if isinstance(rule, list):
+        return [standard(one, definitions) for one in rule]
+    if not isinstance(rule, dict):
+        return rule
+    if isinstance(rule.get("$ref"), str):
+        return standard(definitions[rule["$ref"]], definitions)
+    found = {name: standard(part, definitions) for name, part in rule.items()}
+    if isinstance(found.get("properties"), dict):
+        found.setdefault("additionalProperties", False)
+    return found
 
-    if "$ref" in schema:
-        check(value, definitions[schema["$ref"]], definitions, place)
+
+def check(value, schema: dict, name: str = "") -> None:
+    """Raises a Failure that begins with the place, in the value of this name."""
+    check_by(jsonschema.Draft7Validator(standard(schema, {})), value, name)
+
+
+def check_by(validator, value, name: str = "") -> None:
+    error = next(validator.iter_errors(value), None)
+    if error is None:
         return
-    if "type" in schema:
-        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if not any(TYPES[one](value) for one in types):
-            fail(f"is {shown(value)}, wanted {' or '.join(types)}")
-    if "const" in schema and (value != schema["const"] or isinstance(value, bool)):
-        fail(f"is {shown(value)}, wanted {shown(schema['const'])}")
-    if "enum" in schema and value not in schema["enum"]:
-        fail(f"is {shown(value)}, wanted one of {', '.join(map(shown, schema['enum']))}")
-    if TYPES["number"](value):
-        if not value >= schema.get("minimum", value) or value != value:
-            fail(f"is {shown(value)}, wanted {schema.get('minimum')} or more")
-        if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
-            fail(f"is {shown(value)}, wanted more than {schema['exclusiveMinimum']}")
-    if isinstance(value, str) and len(value.encode()) > schema.get("maxLength", 1 << 30):
-        fail(f"has {len(value.encode())} bytes, wanted at most {schema['maxLength']}")
-    if isinstance(value, dict):
-        for name in schema.get("required", []):
-            if name not in value:
-                fail(f"has no '{name}', wanted one")
-        for name, member in value.items():
-            known = schema.get("properties", {})
-            rule = known.get(name, schema.get("additionalProperties"))
-            if rule is None and known:
-                nearest = difflib.get_close_matches(name, known, 1, 0)[0]
-                fail(f"has '{name}', wanted a key that is known; the nearest is '{nearest}'")
-            if rule is not None:
-                check(member, rule, definitions, f"{place}.{name}" if place else name)
-    if isinstance(value, list):
-        if len(value) < schema.get("minItems", 0):
-            fail(f"has {len(value)} items, wanted at least {schema['minItems']}")
-        if len(value) > schema.get("maxItems", 1 << 30):
-            fail(f"has {len(value)} items, wanted at most {schema['maxItems']}")
-        if "items" in schema:
-            for i, item in enumerate(value):
-                check(item, schema["items"], definitions, f"{place}[{i}]")
+    place = (name + error.json_path.removeprefix("$")).removeprefix(".")
+    said = (error.message if error.validator in ("required", "additionalProperties") else
+            f"is {shown(error.instance)}, wanted {error.validator} {shown(error.validator_value)}")
+    raise Failure(f"{place}: {said}" if place else said)
 
 
 @functools.cache
-def schema_of_evidence() -> dict:
-    return json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+def validators() -> dict:
+    """By kind of evidence; of what all have in common by no name."""
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    common = schema["common"]
+    rules = {"": common} | {kind: rule | {"properties": rule["properties"] | common["properties"],
+                                          "required": common["required"] + rule["required"]}
+                            for kind, rule in schema["kinds"].items()}
+    return {kind: jsonschema.Draft7Validator(standard(rule, schema["definitions"])) for kind, rule in rules.items()}
 
 
 def check_evidence(evidence) -> None:
-    schema = schema_of_evidence()
-    check(evidence, schema["common"], schema["definitions"])
-    kind = schema["kinds"][evidence["kind"]]
-    properties = kind["properties"] | schema["common"]["properties"]
-    check(evidence, kind | {"properties": properties}, schema["definitions"])
+    kind = evidence.get("kind", "") if isinstance(evidence, dict) else ""
+    check_by(validators().get(kind, validators()[""]), evidence)
 
 
 def refuse_constant(text: str):
@@ -180,7 +158,7 @@ def read_machine_code(build: pathlib.Path | None) -> dict:
         return {"nvcc": "", "functions": {}}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        check(found, MACHINE_CODE_SCHEMA, {})
+        check(found, MACHINE_CODE_SCHEMA)
     except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{path}: cannot be read: {error}") from error
     except Failure as failure:
