@@ -64,7 +64,7 @@ def main() -> int:
     grid["peers"] = {f"PyTorch {backend.name}": backend.version for backend in found}
     grid["complete"] = grid["complete"] and measured == len(grid["rows"])
     write(options.out, grid)
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    mean = statistics.geometric_mean(ratios)
     print(f"{measured} of {len(grid['rows'])} shapes, {time.monotonic() - start:.1f} s; best kernel "
           f"{mean:.2f} times as fast as the best peer in the geometric mean, {min(ratios):.2f} at worst")
     return 0

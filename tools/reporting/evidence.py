@@ -12,7 +12,7 @@ from reporting.compact import whole
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
 LONGEST_LINE = 100
-STALE = " (stale)"
+STALE, NOT_MEASURED = " (stale)", "Not measured yet."
 MACHINE_CODE = "machine_code.json"  # of a build folder
 MACHINE_CODE_SCHEMA = {
     "type": "object", "required": ["nvcc", "functions"],
@@ -180,6 +180,14 @@ class Evidence:
 
     def of_kind(self, kind: str) -> dict[str, dict]:
         return {name: file for name, file in self.files.items() if file["kind"] == kind}
+
+    def part(self, name: str, make):
+        """A part of a page that comes from one file."""
+        return lambda: make(self.files[name]) if name in self.files else NOT_MEASURED
+
+    def each(self, kind: str, make):
+        """A part of a page that comes from all files of a kind, one after the other."""
+        return lambda: "\n\n".join(map(make, self.of_kind(kind).values())) or NOT_MEASURED
 
     def is_stale(self, kernel: str, measured: str) -> bool:
         """Whether code that a row ran is no more. What cannot be known is `unchecked`."""

@@ -6,7 +6,7 @@ from reporting import ladder as ladder_parts
 from reporting import small as small_parts
 from reporting.evidence import Evidence, where
 from reporting.plots import display
-from reporting.text import us
+from reporting.text import rate, us
 
 STYLE = """
 :root { --ground: #fff; --ink: #1a1d21; --faint: #5c6570; --line: #d9dee4; --shade: #f4f6f8;
@@ -93,7 +93,7 @@ def bench_rows(bench) -> str:
                 *(cell(us(time[k]) if time else "-") for k in ("p50_us", "p90_us")),
                 *([] if on_cpu else [cell(us(other["p50_us"]) if other else "-"),
                                      cell(us(row["host_us"]) if row.get("host_us") else "-")]),
-                cell(bench_parts.rate(time["tflops"]) if time else "-"),
+                cell(rate(time["tflops"]) if time else "-"),
                 cell(f"{time['percent_of_bound']:.0f}%" if time and time.get("percent_of_bound")
                      else "-")])
     return table(["suite", "case", "type", "implementation", "gate", "scaled error", "p50 us",

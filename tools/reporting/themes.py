@@ -22,6 +22,6 @@ def begin(place: tuple[int, int, int, int], title: str, digest: str, fills: dict
     rules = "".join(f".{name}{{fill:var(--{name})}}" for name in fills)
     return [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left} {top} {width} {height}" width="{width}" '
             f'height="{height}" role="img" font-family="{FONT}">', described(digest), f"<title>{title}</title>",
-            style(fills), f"<style>text{{fill:var(--ink)}}rect{{stroke:var(--grid)}}.ground{{fill:var(--ground);stroke:none}}"
+            style(fills), "<style>text{fill:var(--ink)}rect{stroke:var(--grid)}.ground{fill:var(--ground);stroke:none}"
             f".arrow{{stroke:var(--ink);stroke-width:1.4;fill:none;opacity:.75}}.head{{fill:var(--ink)}}{rules}</style>",
             f'<rect x="{left}" y="{top}" width="{width}" height="{height}" class="ground"/>']
