@@ -3,24 +3,13 @@
 
     call_times.py [OUT.json] [--build BUILD] [--rounds 3]
 
-Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Tensors are larger than
-the GPU's caches, except for the decode step. Before it is timed, a call's output is compared with the
-CPU's, bit for bit unless it contains an exponential or a sine. Bytes are what a call must read and write
-once. OUT.json is an evidence file (docs/evidence/schema.json), from which tools/report.py makes a table.
+Tensors are larger than the GPU's caches, except for the decode step. Before it is timed, a call's output
+is compared with the CPU's, bit for bit unless it contains an exponential or a sine. Bytes are what a call
+must read and write once. tools/gpu_times.py says where it runs.
 """
-import argparse
-import os
-import pathlib
-import statistics
-import sys
-
-import peers_torch
-from launched import fingerprint, functions, measured_build
+import gpu_times
 from reporting import calls
-from reporting.evidence import Failure, check_evidence, write
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PROTOCOL = {"graph_seconds": 5e-3, "warm_ups": 5, "samples": 9, "pause_seconds": 0.0}
+from reporting.evidence import Failure
 
 
 def merged(torch, flashcore, device):
@@ -118,57 +107,20 @@ def measure(torch, flashcore, timer, fingerprint_of, rounds):
     for call_name, kernel, case, make, options in cases():
         call, results, moved = make(torch, flashcore, "cuda", **options)
         check(torch, flashcore, call, make, options, results)
-        contestants = {"call": call, "copy": copy_of(torch, moved)}
-        times = {name: [] for name in contestants}
-        for _ in range(rounds):
-            for name, contestant in contestants.items():
-                times[name] += timer.samples(contestant, PROTOCOL)[0]
+        times = gpu_times.in_turns(timer, {"call": call, "copy": copy_of(torch, moved)}, rounds)
         yield {"call": call_name, "case": case, "kernel": kernel, "fingerprint": fingerprint_of(call),
-               "bytes": moved, "p50_us": statistics.median(times["call"]) * 1e6,
-               "p90_us": statistics.quantiles(times["call"], n=10)[8] * 1e6,
-               "samples": len(times["call"]), "copy_us": statistics.median(times["copy"]) * 1e6}
+               "bytes": moved, **gpu_times.timing(times["call"]), "copy_us": gpu_times.timing(times["copy"])["p50_us"]}
 
 
 def document(frame: dict, rounds: int, rows: list[dict]) -> dict:
-    protocol = (f"device time, graphs of about {PROTOCOL['graph_seconds'] * 1e3:g} ms of calls in turns with the copy, "
-                f"{rounds} rounds of {PROTOCOL['samples']} after {PROTOCOL['warm_ups']} warm-up replays")
-    evidence = frame | {"protocol": protocol, "rows": rows}
-    check_evidence(evidence)
-    return evidence
-
-
-def run(options) -> None:
-    code, library = measured_build(options.build)
-    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times belong to that machine code
-    sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
-    import evidence as python_evidence
-    import flashcore
-    import torch
-    major, minor = torch.cuda.get_device_capability()
-    rows = []
-    total = len(list(cases()))
-    for row in measure(torch, flashcore, peers_torch.CudaTimer(torch),
-                       lambda call: fingerprint(code, functions(torch, call), 10 * major + minor),
-                       options.rounds):
-        rows.append(row)
-        print(calls.line(row), flush=True)
-        torch.cuda.empty_cache()
-        if options.out:  # after each row, so that an interrupted run keeps its rows
-            write(options.out, document(python_evidence.frame("calls", len(rows) == total), options.rounds, rows))
+    return gpu_times.document(frame, " with the copy", rounds, rows)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path, nargs="?")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    try:
-        run(options)
-    except Failure as failure:
-        print(f"call_times: {failure}", file=sys.stderr)
-        return 1
-    return 0
+    options = gpu_times.options_of(__doc__).parse_args()
+    return gpu_times.main("call_times", lambda: gpu_times.run(
+        options, "calls", len(list(cases())), lambda *what: measure(*what, options.rounds), calls.line,
+        lambda frame, rows: document(frame, options.rounds, rows)))
 
 
 if __name__ == "__main__":

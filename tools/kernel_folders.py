@@ -67,7 +67,7 @@ def folders(root: pathlib.Path = ROOT) -> list[Folder]:
     for path in sorted(base.rglob("kernel.json")):
         said = json.loads(path.read_text(encoding="utf-8"))
         try:
-            check(said, SCHEMA, {})
+            check(said, SCHEMA)
         except Failure as failure:
             raise Failure(f"{path}: {failure}") from failure
         found.append(Folder(path.parent.relative_to(base).as_posix(), said["name"], said["kernels"],

@@ -173,7 +173,7 @@ class Build:
 
 def mutants() -> list[dict]:
     listed = json.loads(LIST.read_text(encoding="utf-8"))
-    check(listed, SCHEMA, {}, LIST.name)
+    check(listed, SCHEMA, LIST.name)
     names = [one["name"] for one in listed]
     for name in names:
         if names.count(name) > 1:

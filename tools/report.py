@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Generates tables, pictures and a page from the evidence in docs/evidence; none of it is typed by hand.
 
-    report.py              writes the parts between markers of README.md and docs/*.md, docs/report.html
-                           and docs/images/*.svg (needs matplotlib; --no-pictures leaves them)
+    report.py              writes the parts between markers of README.md and docs/*.md, and
+                           docs/images/*.svg (needs matplotlib; --no-pictures leaves them)
     report.py --check      fails if one of them does not match the evidence and the kernels
+    report.py --page FILE  writes every measured point as one HTML page, and nothing else
 
 A row whose kernel has changed since it was measured is marked as stale. The machine code of CUDA
 kernels is compared with a build's; without a build, or with another nvcc, it is not checked.
@@ -72,7 +73,6 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
         for part in wanted:
             if text.BEGIN.format(part) not in content:
                 raise Failure(f"{name}: has no part '{part}', wanted its markers")
-    files[evidence.root / "docs/report.html"] = page.render(evidence)
     return files
 
 
@@ -99,10 +99,14 @@ def main() -> int:
     parser.add_argument("--build", type=pathlib.Path, help="a build folder; ROOT/build if left out")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--no-pictures", action="store_true")
+    parser.add_argument("--page", type=pathlib.Path)
     options = parser.parse_args()
     images = options.root / "docs/images"
     try:
         evidence = Evidence(options.root, options.build or options.root / "build")
+        if options.page:
+            options.page.write_text(page.render(evidence), encoding="utf-8")
+            return 0
         files = {path: [content] for path, content in generated(evidence).items()}
         if evidence.unchecked:
             evidence.unchecked_are_stale = True

@@ -8,7 +8,6 @@ PyTorch, right after the grid on the same machine. tools/peers_backends.py has t
 tools/peers_torch.py their timer. Prints the speedup of the best kernel over the best peer.
 """
 import argparse
-import json
 import math
 import pathlib
 import statistics
@@ -17,7 +16,7 @@ import time
 
 import peers_backends
 import peers_torch
-from reporting.evidence import write
+from reporting.evidence import read, write
 
 PROTOCOL = {"graph_seconds": 1e-3, "warm_ups": 2, "samples": 9, "pause_seconds": 0.0}
 DTYPES = {"f16": "float16", "bf16": "bfloat16"}
@@ -50,7 +49,7 @@ def main() -> int:
     options = parser.parse_args()
     start = time.monotonic()
     import torch
-    grid = json.loads(options.grid.read_text(encoding="utf-8"))
+    grid = read(options.grid)
     found, _ = peers_backends.backends(torch, "cuda:0", options.backends)
     timer = peers_torch.CudaTimer(torch)
     measured, ratios = 0, []
@@ -65,7 +64,7 @@ def main() -> int:
     grid["peers"] = {f"PyTorch {backend.name}": backend.version for backend in found}
     grid["complete"] = grid["complete"] and measured == len(grid["rows"])
     write(options.out, grid)
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    mean = statistics.geometric_mean(ratios)
     print(f"{measured} of {len(grid['rows'])} shapes, {time.monotonic() - start:.1f} s; best kernel "
           f"{mean:.2f} times as fast as the best peer in the geometric mean, {min(ratios):.2f} at worst")
     return 0

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -9,6 +10,8 @@
 #include <utility>
 
 #include "bench/evidence/commit.hpp"
+#include "bench/evidence/compact.hpp"
+#include "bench/evidence/rates.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -26,24 +29,30 @@ std::string utc_now() {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestLine = 100;
-constexpr size_t kRowDepth = 4;  // {"cases": [{"rows": [row]}]}
 
-void append(std::string& text, const Json& value, size_t depth) {
+// A row of the compact form stands in one line, but for its members that take several.
+std::string lines_of(const Json& value) {
   const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (!value.is_structured() || depth >= kRowDepth || line.size() <= kLongestLine) {
-    text += line;
-    return;
+  if (line.size() <= kLongestLine || std::none_of(value.begin(), value.end(), [](const Json& one) {
+        return one.is_structured();
+      })) {
+    return line;
   }
-  bool first = true;
-  text += value.is_object() ? "{\n" : "[\n";
+  const bool is_row = value.is_array() && value[0].is_string() &&
+                      value[0].get_ref<const std::string&>().starts_with('#');
+  std::string text;
+  bool broken = !is_row;
   for (const auto& [key, member] : value.items()) {
-    if (!first) text += ",\n";
-    text.append(depth + 1, ' ');
-    if (value.is_object()) text.append(Json(key).dump()).append(":");
-    append(text, member, depth + 1);
-    first = false;
+    const std::string part = lines_of(member);
+    const bool is_long = part.find('\n') != std::string::npos;
+    broken = broken || is_long;
+    if (!text.empty()) text += ',';
+    if (!is_row || is_long) text += '\n';
+    if (value.is_object()) text += Json(key).dump() + ":";
+    text += part;
   }
-  text.append("\n").append(depth, ' ').append(value.is_object() ? "}" : "]");
+  if (!broken) return line;
+  return value.is_object() ? "{" + text + "\n}" : "[" + text + "\n]";
 }
 
 }  // namespace
@@ -79,9 +88,7 @@ Json rounded(Json value) {
 }
 
 std::string evidence_text(const Json& evidence) {
-  std::string text;
-  append(text, rounded(evidence), 0);
-  return text + "\n";
+  return lines_of(compact(without_rates(rounded(evidence)))) + "\n";
 }
 
 }  // namespace flashcore::bench

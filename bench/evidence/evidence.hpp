@@ -23,8 +23,8 @@ nlohmann::ordered_json new_evidence(const std::string& kind);
 // Rounds numbers that are not integers to six digits, more than any measurement holds.
 nlohmann::ordered_json rounded(nlohmann::ordered_json value);
 
-// The text of an evidence file: rounded, one row per line, so that files are small and diffs
-// readable. tools/reporting/evidence.py writes the same.
+// The text of an evidence file: rounded, compact, without rates, one row per line.
+// tools/reporting/evidence.py writes the same.
 std::string evidence_text(const nlohmann::ordered_json& evidence);
 
 }  // namespace flashcore::bench

@@ -5,13 +5,14 @@
 #include <span>
 #include <utility>
 
+#include "bench/evidence/compact.hpp"
 #include "bench/evidence/evidence.hpp"
 #include "bench/evidence/evidence_schema.hpp"
+#include "bench/evidence/rates.hpp"
 #include "bench/evidence/schema.hpp"
 #include "bench/io/atomic_file.hpp"
 #include "bench/io/byte_source.hpp"
 #include "bench/text/terminal.hpp"
-#include "plan/kernel_names.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -122,26 +123,14 @@ Status check_evidence(const Json& evidence) {
   return check_schema(evidence, kind, definitions);
 }
 
-Json with_present_names(const Json& value) {
-  if (value.is_string()) return present_name(value.get<std::string>());
-  if (!value.is_structured()) return value;
-  Json present = value.is_array() ? Json::array() : Json::object();
-  for (const auto& [key, member] : value.items()) {
-    if (value.is_array()) {
-      present.push_back(with_present_names(member));
-    } else {
-      present[present_name(key)] = with_present_names(member);
-    }
-  }
-  return present;
-}
-
 Result<Json> read_evidence(const std::string& path) {
-  Result<Json> evidence = read_json(path);
-  if (!evidence.ok()) return evidence.status();
-  rename_members(*evidence, evidence_schema()["former_keys"]);
+  Result<Json> document = read_json(path);
+  if (!document.ok()) return document.status();
+  Result<Json> evidence = whole(std::move(*document));
+  FLASHCORE_RETURN_IF_ERROR(with_name(path, evidence.status()));
   FLASHCORE_RETURN_IF_ERROR(with_name(path, check_evidence(*evidence)));
-  return with_present_names(*evidence);
+  add_rates(*evidence);
+  return evidence;
 }
 
 Result<std::vector<FileCase>> read_cases(const std::string& path) {

@@ -13,11 +13,8 @@ namespace flashcore::bench {
 // Reads a regular file of at most 64 MiB and 32 levels.
 Result<nlohmann::ordered_json> read_json(const std::string& path);
 
-// The document with every former name of a kernel replaced, also in keys.
-nlohmann::ordered_json with_present_names(const nlohmann::ordered_json& value);
-
-// Checks against docs/evidence/schema.json, in the version that this program writes. What is read has
-// present names of kernels.
+// Checks against docs/evidence/schema.json, in the version that this program writes. What is read is
+// whole again, with its rates.
 Result<nlohmann::ordered_json> read_evidence(const std::string& path);
 Status check_evidence(const nlohmann::ordered_json& evidence);
 

@@ -8,6 +8,7 @@
 #include "bench/cases/problem_text.hpp"
 #include "bench/cases/work.hpp"
 #include "bench/evidence/evidence.hpp"
+#include "bench/evidence/rates.hpp"
 #include "bench/gate/gradient_gates.hpp"
 #include "bench/tensors/backward_set.hpp"
 #include "bench/text/numbers.hpp"
@@ -41,28 +42,13 @@ double bytes_of(const Subject& subject) {
   return bytes;
 }
 
-// The least time that the run's ceilings allow; 0 if none was measured for this type.
-double bound_seconds(const Json& one, const Json& all_ceilings, const std::string& protocol) {
-  const Json ceilings = all_ceilings.value(protocol, Json::object());
-  double bound = 0;
-  const Json products = ceilings.value("matrix_product", Json::object());
-  const std::string dtype = one["dtype"];
-  if (products.contains(dtype) && !products[dtype].is_null()) {
-    bound = one["flop"].get<double>() / (products[dtype]["tflops"].get<double>() * 1e12);
-  }
-  if (const double rate = ceilings.value("copy_bytes_per_second", 0.0); rate > 0) {
-    bound = std::max(bound, one["bytes"].get<double>() / rate);
-  }
-  return bound;
-}
-
 Json gate_json(const Verdict& verdict, const Subject& subject) {
   const Problem problem = subject.problem();
   return subject.gradients ? verdict_json(verdict, gradient_limits(problem, *subject.gradients))
                            : verdict_json(verdict, problem);
 }
 
-Json row_json(const Point& point, const Json& one, const Subject& subject, const Json& ceilings) {
+Json row_json(const Point& point, const Subject& subject) {
   Json row = {{"implementation", point.name},
               {"source", point.is_peer() ? "peer" : "flashcore"},
               {"fingerprint", point.fingerprint}};
@@ -72,41 +58,16 @@ Json row_json(const Point& point, const Json& one, const Subject& subject, const
   if (!point.error.empty()) row["error"] = point.error;
   row["gate"] = point.verdict ? gate_json(*point.verdict, subject) : Json();
   row["times"] = Json::object();
-  const double flop = one["flop"];
   for (const auto& [protocol, timing] : point.times) {
     Json time = timing_evidence(timing);
     Json rounds = Json::array();
     for (const double p50 : point.p50.at(protocol)) rounds.push_back(p50 * 1e6);
     time["rounds_us"] = rounds;
-    time["tflops"] = flop / timing.p50 * 1e-12;
-    if (const double bound = bound_seconds(one, ceilings, protocol); bound > 0) {
-      time["percent_of_bound"] = 100 * bound / timing.p50;
-    }
     row["times"][protocol] = time;
   }
   if (!point.launches.is_null()) row["launches"] = point.launches;
   if (point.host_seconds > 0) row["host_us"] = point.host_seconds * 1e6;
   return row;
-}
-
-// The ratio of each of our rows to the fastest peer; above 1 we are faster.
-void add_ratios(Json& rows, const std::string& protocol) {
-  double best = 0;
-  std::string name;
-  for (const Json& row : rows) {
-    if (row["source"] != "peer" || !row["times"].contains(protocol)) continue;
-    const double p50 = row["times"][protocol]["p50_us"];
-    if (best == 0 || p50 < best) {
-      best = p50;
-      name = row["implementation"];
-    }
-  }
-  for (Json& row : rows) {
-    if (best == 0 || row["source"] == "peer" || !row["times"].contains(protocol)) continue;
-    Json& time = row["times"][protocol];
-    time["fastest_peer"] = name;
-    time["speedup_over_fastest_peer"] = best / time["p50_us"].get<double>();
-  }
 }
 
 }  // namespace
@@ -134,8 +95,8 @@ Json case_json(const Subject& subject) {
 Json rows_json(const std::vector<Point>& points, const Json& one, const Subject& subject,
                const Json& ceilings) {
   Json rows = Json::array();
-  for (const Point& point : points) rows.push_back(row_json(point, one, subject, ceilings));
-  for (const auto& [protocol, ignored] : ceilings.items()) add_ratios(rows, protocol);
+  for (const Point& point : points) rows.push_back(row_json(point, subject));
+  add_rates(rows, one, ceilings);
   return rows;
 }
 

@@ -29,24 +29,6 @@ struct Launched {
   }
 };
 
-// Pointers that nothing follows.
-alignas(256) std::byte memory[256];
-
-Arguments arguments(size_t offset) {
-  Arguments args;
-  args.q = args.k = args.v = memory + offset;
-  args.o = args.lse = memory + offset;
-  args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
-  return args;
-}
-
-BackwardArguments backward_arguments(size_t offset) {
-  BackwardArguments args;
-  args.forward = arguments(offset);
-  args.d_o = args.dq = args.dk = args.dv = args.forward.o;
-  return args;
-}
-
 // "sm90 fp16_config0" of "forward_sm90_throughput:fp16_config0": families may be joined.
 std::string instance_of(std::string_view stub) {
   const std::string_view family = stub.substr(0, stub.find(':'));
@@ -58,12 +40,12 @@ std::string instance_of(std::string_view stub) {
 template <class Planned>
 void run(const Planned& planned, size_t offset, Launched& launched) {
   (void)fake::take_launches();
-  const std::span<std::byte> workspace(memory, planned.workspace_bytes);
+  const std::span<std::byte> workspace = fake::workspace(planned.workspace_bytes);
   Status status;
   if constexpr (std::is_same_v<Planned, PlannedKernel>) {
-    status = planned.run(arguments(offset), workspace, Stream{});
+    status = planned.run(fake::arguments(offset), workspace, Stream{});
   } else {
-    status = planned.run(backward_arguments(offset), workspace, Stream{});
+    status = planned.run(fake::backward_arguments(offset), workspace, Stream{});
   }
   launched.add(fmt::format("{}\n", static_cast<int>(status.code())));
   for (const fake::Launch& one : fake::take_launches()) {
@@ -119,7 +101,7 @@ TEST(Launches, AreThoseThatWereRecorded) {
   tests::for_random_passes(kWanted.count(), [&](const tests::RandomPass& pass) {
     for (size_t gpu = 0; gpu < kCount; ++gpu) {
       fake::use(tests::kGpus[gpu]);
-      PlanContext context = tests::context_of(tests::kGpus[gpu]);
+      PlanContext context = fake::context_of(tests::kGpus[gpu]);
       context.batch_invariant = pass.batch_invariant;
       std::visit([&](const auto& p) { add(p, context, all[gpu][pass.problem.index()]); },
                  pass.problem);

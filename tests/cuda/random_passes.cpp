@@ -187,15 +187,6 @@ std::optional<RandomPass> backward_pass(Random& random, uint64_t seed, bool host
 
 }  // namespace
 
-PlanContext context_of(const fake::Gpu& gpu) {
-  PlanContext context;
-  context.device.device = {DeviceKind::cuda, 0};
-  context.device.compute_capability = gpu.compute_capability;
-  context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
-  return context;
-}
-
 std::optional<RandomPass> random_pass(uint64_t seed) {
   Random random(seed);
   random.bits();

@@ -7,18 +7,15 @@
 #include <variant>
 #include <vector>
 
-#include "kernel/plan_context.hpp"
 #include "problem/backward.hpp"
 #include "problem/problem.hpp"
-#include "tools/launches/fake_runtime.hpp"
+#include "tools/launches/runs.hpp"
 
 namespace flashcore::tests {
 
 inline constexpr fake::Gpu kGpus[] = {
     {75, 68, 64 * 1024},   {80, 108, 163 * 1024},  {86, 84, 99 * 1024},  {89, 58, 99 * 1024},
     {90, 132, 227 * 1024}, {100, 148, 227 * 1024}, {120, 188, 99 * 1024}};
-
-PlanContext context_of(const fake::Gpu& gpu);
 
 struct RandomPass {
   std::variant<ForwardProblem, BackwardProblem> problem;

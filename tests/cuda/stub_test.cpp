@@ -32,7 +32,7 @@
 #include "tests/cuda/stubs/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
 #include "tests/fuzz/hostile_problem.hpp"
-#include "tools/launches/fake_runtime.hpp"
+#include "tools/launches/runs.hpp"
 
 namespace flashcore {
 namespace {
@@ -43,12 +43,7 @@ constexpr fake::Gpu kAmpere{80, 108, 163 * 1024}, kHopper{90, 132, 227 * 1024},
     kBlackwell{100, 148, 227 * 1024}, kGeForce{120, 188, 99 * 1024};
 
 PlanContext context_of(const fake::Gpu& gpu, int device = 1) {
-  PlanContext context;
-  context.device.device = {DeviceKind::cuda, device};
-  context.device.compute_capability = gpu.compute_capability;
-  context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
-  return context;
+  return fake::context_of(gpu, device);
 }
 
 Problem dense(DType dtype, int64_t seqlen_q, int64_t seqlen_kv, int64_t head_dim = 128) {

@@ -60,7 +60,7 @@ class Verdicts {
     std::vector<PlanContext> all(1);
     all[0].device = cpu_device();
     all[0].threads = 4;
-    for (const fake::Gpu& gpu : tests::kGpus) all.push_back(tests::context_of(gpu));
+    for (const fake::Gpu& gpu : tests::kGpus) all.push_back(fake::context_of(gpu));
     for (PlanContext& context : all) context.batch_invariant = batch_invariant;
     return all;
   }

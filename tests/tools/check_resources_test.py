@@ -116,7 +116,7 @@ class Check(unittest.TestCase):
 
 
 class Folders(unittest.TestCase):
-    def test_a_key_that_is_not_known_is_refused_with_the_nearest(self):
+    def test_a_key_that_is_not_known_is_refused(self):
         with tempfile.TemporaryDirectory() as name:
             path = pathlib.Path(name) / "src/cuda/a/kernel.json"
             path.parent.mkdir(parents=True)
@@ -124,8 +124,7 @@ class Folders(unittest.TestCase):
             path.write_text(json.dumps(sound))
             self.assertEqual(folders(pathlib.Path(name))[0].name, "a")
             path.write_text(json.dumps(sound | {"kernels": {"a": {"fills_gpu": False}}}))
-            with self.assertRaisesRegex(Failure, "kernel.json: kernels.a: has 'fills_gpu', wanted a key that is known; the "
-                                                 "nearest is 'fills_the_gpu'"):
+            with self.assertRaisesRegex(Failure, r"kernel.json: kernels.a: .*'fills_gpu' was unexpected"):
                 folders(pathlib.Path(name))
 
 

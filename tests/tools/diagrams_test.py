@@ -1,5 +1,6 @@
 """Pictures without a measurement, and parts of pages that come from the source: they say what the source says."""
 import pathlib
+import re
 import sys
 import unittest
 import xml.etree.ElementTree
@@ -8,14 +9,14 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "scripts")]
 import check_arrows  # noqa: E402
-from reporting import diagrams, evolve, pictures, schedules, simulator, tuning  # noqa: E402
+from reporting import diagrams, evolve, schedules, simulator, tuning  # noqa: E402
 from reporting.evidence import Failure  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(make, theme=""):
-    return xml.etree.ElementTree.fromstring(make(theme, pictures.THEMES[theme], "0" * 16))
+def drawn(make):
+    return xml.etree.ElementTree.fromstring(make("0" * 16))
 
 
 class Architecture(unittest.TestCase):
@@ -56,14 +57,16 @@ class Schedules(unittest.TestCase):
                 for (_, end, *_), (begin, *_) in zip(ordered, ordered[1:]):
                     self.assertLessEqual(end, begin, f"{name}, {lane}")
 
-    def test_they_are_drawn_in_both_themes(self):
+    def test_they_have_the_colours_of_both_themes(self):
         for name, (_, make) in schedules.all_of_them().items():
-            for theme in pictures.THEMES:
-                self.assertIn(schedules.SCHEDULES[name][0], [one.text for one in drawn(make, theme).iter(SVG + "text")])
+            self.assertIn(schedules.SCHEDULES[name][0], [one.text for one in drawn(make).iter(SVG + "text")])
+            text = make("0" * 16)
+            for used in set(re.findall(r"var\(--(\w+)\)", text)):
+                self.assertEqual(text.count(f"--{used}:"), 2, used)
 
     def test_words_that_do_not_fit_are_noticed(self):
         with self.assertRaises(Failure):
-            schedules.piece(0, 1, "too many words", "copy", 0, schedules.FILLS[""], pictures.THEMES[""])
+            schedules.piece(0, 1, "too many words", "copy", 0)
 
     def test_kernels_are_those_of_the_library(self):
         folders = {folder.name for folder in (ROOT / "src/cuda").iterdir()}

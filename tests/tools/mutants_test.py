@@ -107,7 +107,7 @@ class Mutants(unittest.TestCase):
     def test_a_key_that_is_not_known_is_refused(self):
         mutants.LIST.write_text(json.dumps([{"name": "one", "test": {}}]))
         with self.assertRaisesRegex(mutants.Failure,
-                                    r"^list.json\[0\]: has 'test', wanted a key that is known; the nearest is 'tests'"):
+                                    r"^list.json\[0\]: .*'test' was unexpected"):
             mutants.mutants()
 
 

@@ -61,7 +61,7 @@ class Tree(unittest.TestCase):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
                                ("verify-forward_sm80_throughput", self.verify)):
             (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
-        for name, (shown, *_) in pictures.pictures(Evidence(self.root)).items():
+        for name, shown in pictures.hashes(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_text(fixtures.picture(shown))
 
     def run_tool(self, *arguments):
@@ -75,6 +75,11 @@ class Tree(unittest.TestCase):
 
     def text(self, name):
         return (self.root / name).read_text()
+
+    def page(self):
+        """Every measured point, as one page."""
+        self.assertEqual(self.run_tool("--page", str(self.root / "page.html")), 0)
+        return self.text("page.html")
 
 
 class Pages(Tree):
@@ -102,7 +107,7 @@ class Pages(Tree):
 
     def test_it_shows_the_pictures_that_there_are(self):
         self.run_tool("--no-pictures")
-        self.assertIn('srcset="docs/images/sweep-dark.svg"', self.text("README.md"))
+        self.assertIn('src="docs/images/sweep.svg"', self.text("README.md"))
         self.assertIn('src="images/latency.svg"', self.text("docs/performance.md"))
         self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "decode"]
         self.write()
@@ -187,9 +192,8 @@ class Pages(Tree):
         # The picture is missing, then shows something else.
         for _ in range(2):
             self.assertEqual(self.run_tool("--check"), 1)
-            self.assertIn("docs/images/fp8.svg, docs/images/fp8-dark.svg", self.said.getvalue())
-            for name in ("fp8", "fp8-dark"):
-                (self.root / f"docs/images/{name}.svg").write_text(fixtures.picture("0" * 16))
+            self.assertIn("docs/images/fp8.svg", self.said.getvalue())
+            (self.root / "docs/images/fp8.svg").write_text(fixtures.picture("0" * 16))
         self.change("forward_fp8_sm90")
         self.run_tool("--no-pictures")
         self.assertIn("| `forward_fp8_sm90` (stale) |", self.text("docs/forward-fp8.md"))
@@ -326,7 +330,7 @@ class Pages(Tree):
                      "| 8, 512, 64, causal | 4.00 / 5.00 | - |", "| f16 | 2 | 1.58 | 1.25 | 2.00 | 0 |",
                      "a fixture's timing"):
             self.assertIn(part, self.text("docs/small.md"))
-        self.assertIn("forward_sm80_throughput, early", self.text("docs/report.html"))
+        self.assertIn("forward_sm80_throughput, early", self.page())
         self.change("forward_sm80_throughput")
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/small.md"))
@@ -354,7 +358,7 @@ class Pages(Tree):
         self.assertIn("cut short: some rows are missing", self.text("docs/results.md"))
         path.write_text(json.dumps(packed | {"heads": 0}))
         self.assertEqual(self.run_tool("--no-pictures"), 1)
-        self.assertIn("packed-h200.json: heads: is 0, wanted 1 or more", self.said.getvalue())
+        self.assertIn("packed-h200.json: heads: is 0, wanted minimum 1", self.said.getvalue())
 
     def test_features_have_a_table_a_kernel(self):
         self.bench["cases"] += [
@@ -453,8 +457,7 @@ class Pages(Tree):
 
     def test_an_edited_number_is_noticed(self):
         self.run_tool("--no-pictures")
-        for name, before in (("docs/ladder.md", "20.50"), ("docs/results.md", "128 causal"),
-                             ("docs/report.html", "20.50")):
+        for name, before in (("docs/ladder.md", "20.50"), ("docs/results.md", "128 causal")):
             path = self.root / name
             good = path.read_text()
             path.write_text(good.replace(before, "10.50"))
@@ -484,7 +487,7 @@ class Pages(Tree):
         self.change("forward_sm80_throughput")
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/results.md"))
-        self.assertIn("forward_sm80_throughput (stale)", self.text("docs/report.html"))
+        self.assertIn("forward_sm80_throughput (stale)", self.page())
         functions = self.code["functions"]["sm_90"]
         functions["another name"] = functions.pop("01_scalar")
         self.write_code()
@@ -518,8 +521,8 @@ class Pages(Tree):
         self.bench["cases"][0]["rows"].append(refused)
         self.write()
         self.run_tool("--no-pictures")
-        self.assertIn("forward_sm90_throughput:paged", self.text("docs/report.html"))
-        self.assertNotIn("(stale)", self.text("docs/report.html"))
+        self.assertIn("forward_sm90_throughput:paged", self.page())
+        self.assertNotIn("(stale)", self.page())
 
     def test_what_a_build_says_nothing_about_is_not_checked(self):
         self.change("00_unfused")
@@ -585,8 +588,8 @@ class Pages(Tree):
         self.write()
         self.assertEqual(self.run_tool("--no-pictures"), 0)
         self.assertEqual(self.run_tool("--check"), 0)
-        self.assertNotIn("<script>alert", self.text("docs/report.html"))
-        self.assertNotIn("<img src=x", self.text("docs/report.html"))
+        self.assertNotIn("<script>alert", self.page())
+        self.assertNotIn("<img src=x", self.page())
         self.assertNotIn("<script>", self.text("docs/results.md"))
         self.assertIn("&lt;script&gt;alert(1)&lt;/script&gt;&#124;", self.text("docs/results.md"))
 
@@ -613,16 +616,11 @@ class Balance(html.parser.HTMLParser):
 
 
 class Html(Tree):
-    def test_it_is_whole_and_needs_nothing_but_its_pictures(self):
-        self.run_tool("--no-pictures")
+    def test_it_is_whole_and_needs_nothing_else(self):
         page = Balance()
-        page.feed(self.text("docs/report.html"))
+        page.feed(self.page())
         self.assertEqual(page.open, [])
-        self.assertEqual(page.outside, [f"images/{name}{theme}.svg" for name in
-                                        ("sweep", "roofline", "latency", "ladder")
-                                        for theme in ("-dark", "")])
-        for name in page.outside:
-            self.assertTrue((self.root / "docs" / name).exists(), name)
+        self.assertEqual(page.outside, [])
         self.assertEqual(page.count["table"], 2)
 
     def test_a_backward_run_is_named_and_leaves_the_forward_tables_alone(self):
@@ -633,15 +631,13 @@ class Html(Tree):
             fixtures.bench(cases) | {"pass": "backward", "deterministic": True}))
         self.run_tool("--no-pictures")
         self.assertEqual(before, self.text("docs/results.md"))
-        page = self.text("docs/report.html")
+        page = self.page()
         self.assertIn("Kernels and peers: backward", page)
         self.assertEqual(page.count("The backward pass."), 1)
 
     def test_it_is_the_same_each_time(self):
-        self.run_tool("--no-pictures")
-        first = self.text("docs/report.html")
-        self.run_tool("--no-pictures")
-        self.assertEqual(first, self.text("docs/report.html"))
+        first = self.page()
+        self.assertEqual(first, self.page())
 
 
 class Schema(unittest.TestCase):
@@ -662,19 +658,18 @@ class Schema(unittest.TestCase):
 
     def test_other_things_are_refused_with_their_place(self):
         good = fixtures.standard("")
-        self.refused([], "is a list, wanted object")
+        self.refused([], 'is [], wanted type "object"')
         self.refused(good | {"schema": "other"}, 'schema: is "other"')
-        self.refused(good | {"version": 2}, "version: is 2, wanted 1")
-        self.refused(good | {"version": True}, "version: is true, wanted 1")
-        self.refused(good | {"kind": "talk"}, 'kind: is "talk", wanted one of "bench"')
-        self.refused({k: v for k, v in good.items() if k != "cases"}, "has no 'cases'")
-        self.refused(good | {"protocol": {}},
-                     "has 'protocol', wanted a key that is known; the nearest is 'protocols'")
+        self.refused(good | {"version": 2}, "version: is 2, wanted const 1")
+        self.refused(good | {"version": True}, "version: is true, wanted const 1")
+        self.refused(good | {"kind": "talk"}, 'kind: is "talk", wanted enum ["bench"')
+        self.refused({k: v for k, v in good.items() if k != "cases"}, "'cases' is a required property")
+        self.refused(good | {"protocol": {}}, "('protocol' was unexpected)")
         bad = fixtures.standard("")
         bad["cases"][2]["rows"][1]["refusals"] = "a misspelled key"
-        self.refused(bad, "cases[2].rows[1]: has 'refusals', wanted a key that is known; the nearest is 'refusal'")
-        for value, sentence in ((-1, "is -1, wanted more than 0"), ("1", 'is "1", wanted number'),
-                                (None, "is null, wanted number")):
+        self.refused(bad, "cases[2].rows[1]: Additional properties are not allowed ('refusals' was unexpected)")
+        for value, sentence in ((-1, "is -1, wanted exclusiveMinimum 0"), ("1", 'is "1", wanted type "number"'),
+                                (None, 'is null, wanted type "number"')):
             bad = fixtures.standard("")
             bad["cases"][2]["rows"][1]["times"]["sustained"]["p50_us"] = value
             self.refused(bad, f"cases[2].rows[1].times.sustained.p50_us: {sentence}")

@@ -1,22 +1,17 @@
 #include "call_cases.hpp"
 
-#include <cstddef>
 #include <cstdint>
 
 #include "plan/cuda_calls.hpp"
 #include "problem/status.hpp"
+#include "runs.hpp"
 
 namespace flashcore {
 namespace {
 
-constexpr int64_t kAligned = 64, kUnaligned = 60;  // head dimensions
+using fake::any;
 
-// What nothing follows.
-template <class T>
-T* any() {
-  alignas(256) static std::byte memory[256];
-  return reinterpret_cast<T*>(memory);
-}
+constexpr int64_t kAligned = 64, kUnaligned = 60;  // head dimensions
 
 template <class What, class Arguments>
 std::function<Status(const DeviceInfo&)> call(const What& what, const Arguments& args) {

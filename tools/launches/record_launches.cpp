@@ -27,9 +27,9 @@
 #include "bench/cases/fp8_problem.hpp"
 #include "call_cases.hpp"
 #include "cuda/launch/launch.hpp"
-#include "fake_runtime.hpp"
 #include "plan/table.hpp"
 #include "problem/status.hpp"
+#include "runs.hpp"
 #include "standard_cases.hpp"
 
 namespace flashcore {
@@ -49,122 +49,110 @@ std::vector<std::pair<fake::Gpu, int>> gpus_and_devices() {
   return all;
 }
 
-std::vector<Problem> problems() {
-  std::vector<Problem> all;
+constexpr DType kE4m3 = DType::f8e4m3, kE5m2 = DType::f8e5m2;
+
+bench::Case case_of(DType dtype, int64_t batch, int64_t heads, int64_t seqlen, int64_t head_dim) {
+  return bench::square_case("", dtype, batch, heads, seqlen, head_dim, false);
+}
+
+// A few queries or many of 8 heads, over 2 heads of 4096 keys.
+bench::Case cache_case(DType dtype, DType cache, int64_t seqlen_q, int64_t head_dim) {
+  bench::Case one = case_of(dtype, 4, 8, seqlen_q, head_dim);
+  one.heads_kv = 2;
+  one.seqlen_kv = 4096;
+  one.kv_dtype = cache;
+  return one;
+}
+
+void add_shapes(std::vector<bench::Case>& all) {
   const std::tuple<int64_t, int64_t, int64_t> shapes[] = {
       {1, 8, 100}, {1, 8, 128}, {1, 8, 200}, {1, 4, 300},  {1, 4, 512},  {1, 8, 512},
       {8, 8, 200}, {8, 8, 256}, {8, 8, 300}, {2, 8, 2048}, {4, 32, 4096}};
   for (const auto& [batch, heads, seqlen] : shapes) {
     for (const int64_t head_dim : {64, 128, 256}) {
       for (const bool causal : {false, true}) {
-        for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3}) {
-          bench::Case one{.name = "", .dtype = dtype, .batch = batch};
-          one.heads_q = one.heads_kv = heads;
-          one.seqlen_q = one.seqlen_kv = seqlen;
-          one.head_dim = head_dim;
-          one.causal = causal;
-          const Problem problem = bench::to_problem(one);
-          all.push_back(dtype == DType::f8e4m3 ? bench::with_fp8_inputs(problem) : problem);
+        for (const DType dtype : {DType::f16, DType::bf16, kE4m3}) {
+          all.push_back(case_of(dtype, batch, heads, seqlen, head_dim));
+          all.back().causal = causal;
+          all.back().scales = dtype == kE4m3;
         }
       }
     }
   }
-  // Every compiled kernel of forward_sm80_throughput: its other head dimensions, and features.
+}
+
+// Every compiled kernel of forward_sm80_throughput, and of those over pages: head dimensions and features.
+std::vector<Problem> problems_of_head_dims() {
+  std::vector<Problem> all;
   for (const auto& [head_dim_qk, head_dim_v] :
        {std::pair<int64_t, int64_t>{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
-      for (const float softcap : {0.0F, 20.0F}) {
-        Problem problem;
-        problem.q = problem.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
-        problem.v = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
-        problem.softcap = softcap;
+      Problem dense;
+      dense.q = dense.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
+      dense.v = dense.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
+      Problem paged = dense;
+      paged.k = TensorDesc::contiguous(dtype, {16, 8, 64, head_dim_qk});
+      paged.v = TensorDesc::contiguous(dtype, {16, 8, 64, head_dim_v});
+      paged.page_table = TensorDesc::contiguous(DType::i32, {1, 16});
+      for (Problem problem : {dense, paged}) {
+        all.push_back(problem);
+        problem.softcap = 20;
         all.push_back(problem);
       }
-      Problem problem;
-      problem.q = problem.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
-      problem.v = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
-      problem.dropout_p = 0.1F;
-      problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-      all.push_back(problem);
+      dense.dropout_p = 0.1F;
+      dense.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+      all.push_back(dense);
     }
   }
-  for (const DType dtype : {DType::f16, DType::bf16}) {  // fp8 caches
-    for (const int64_t head_dim : {64, 128, 256}) {
-      Problem problem;
-      problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, 1, head_dim});
-      problem.k = problem.v = TensorDesc::contiguous(DType::f8e4m3, {4, 2, 4096, head_dim});
-      all.push_back(problem);
-    }
-  }
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {  // without keys
-    for (const int64_t head_dim : {64, 128, 256}) {
-      Problem problem;
-      problem.q = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim});
-      problem.k = problem.v = TensorDesc::contiguous(dtype, {1, 8, 0, head_dim});
-      all.push_back(problem);
-    }
-  }
+  return all;
+}
+
+void add_caches(std::vector<bench::Case>& all) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    // Pages under many queries.
-    for (const auto& [head_dim_qk, head_dim_v] :
-         {std::pair<int64_t, int64_t>{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
-      for (const float softcap : {0.0F, 20.0F}) {
-        Problem problem;
-        problem.q = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_qk});
-        problem.o = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_v});
-        problem.k = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_qk});
-        problem.v = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_v});
-        problem.page_table = TensorDesc::contiguous(DType::i32, {4, 16});
-        problem.softcap = softcap;
-        all.push_back(problem);
-      }
-    }
-  }
-  Problem transposed;  // a V that no kernel reads so
-  transposed.q = transposed.k = TensorDesc::contiguous(DType::f8e5m2, {1, 8, 512, 64});
-  transposed.v = TensorDesc::contiguous(DType::f8e5m2, {1, 8, 64, 512});
-  transposed.o = TensorDesc::contiguous(DType::bf16, {1, 8, 512, 64});
-  transposed.v_transposed = true;
-  all.push_back(transposed);
-  Problem stored;  // in fp8, with the largest values
-  stored.q = stored.k = stored.v = stored.o =
-      TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
-  stored.amax_o = TensorDesc::contiguous(DType::f32, {1, 8});
-  all.push_back(stored);
-  for (const DType dtype : {DType::f16, DType::bf16}) {  // caches, for 4 and for 16 rows
-    for (const DType cache : {dtype, DType::f8e4m3, DType::f8e5m2}) {
+    for (const DType cache : {dtype, kE4m3, kE5m2}) {
       for (const int64_t head_dim : {64, 128, 256}) {
-        for (const int64_t seqlen_q : {1, 4}) {
-          Problem problem;
-          problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, seqlen_q, head_dim});
-          problem.k = problem.v = TensorDesc::contiguous(cache, {4, 2, 4096, head_dim});
-          all.push_back(problem);
-          problem.tree_mask = TensorDesc::contiguous(DType::i32, {1, seqlen_q, 1});
-          all.push_back(problem);
-          problem.bias = TensorDesc::contiguous(DType::f32, {1, 8, seqlen_q, 4096});
-          all.push_back(problem);
+        for (const int64_t seqlen_q : {1, 4}) {  // 4 and 16 rows
+          bench::Case one = cache_case(dtype, cache, seqlen_q, head_dim);
+          all.push_back(one);
+          one.tree = true;
+          all.push_back(one);
+          one.bias = DType::f32;
+          all.push_back(one);
         }
       }
-      Problem mla;
-      mla.q = TensorDesc::contiguous(dtype, {4, 16, 1, 576});
-      mla.o = TensorDesc::contiguous(dtype, {4, 16, 1, 512});
-      mla.k = TensorDesc::contiguous(cache, {4, 1, 4096, 576});
-      mla.v = mla.k;
-      mla.v.shape[3] = 512;
+      bench::Case mla = cache_case(dtype, cache, 1, 576);
+      mla.heads_q = 16;
+      mla.heads_kv = 1;
+      mla.head_dim_v = 512;
+      mla.latent = true;
       all.push_back(mla);
     }
   }
-  for (const DType dtype : {DType::f16, DType::bf16}) {  // pages of rows of 96
-    Problem problem;
-    problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, 512, 96});
-    problem.k = problem.v = TensorDesc::contiguous(dtype, {64, 2, 64, 96});
-    problem.page_table = TensorDesc::contiguous(DType::i32, {4, 16});
-    all.push_back(problem);
+}
+
+std::vector<Problem> problems() {
+  std::vector<bench::Case> cases;
+  add_shapes(cases);
+  add_caches(cases);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const int64_t head_dim : {64, 128, 256}) {
+      cases.push_back(case_of(dtype, 1, 8, 512, head_dim));
+      cases.back().seqlen_kv = 0;
+    }
   }
-  Problem converted;  // whose O is converted, too
-  converted.q = converted.k = converted.v = TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
-  converted.o = TensorDesc::contiguous(DType::f32, {1, 8, 512, 64});
-  all.push_back(converted);
+  std::vector<Problem> all = problems_of_head_dims();
+  for (const bench::Case& one : cases) all.push_back(bench::to_problem(one));
+  Problem fp8;
+  fp8.q = fp8.k = fp8.v = TensorDesc::contiguous(kE4m3, {1, 8, 512, 64});
+  fp8.o = TensorDesc::contiguous(DType::f32, {1, 8, 512, 64});  // is converted, too
+  all.push_back(fp8);
+  fp8.o.dtype = kE4m3;  // stored so, with the largest values
+  fp8.amax_o = TensorDesc::contiguous(DType::f32, {1, 8});
+  all.push_back(fp8);
+  bench::Case transposed = case_of(kE5m2, 1, 8, 512, 64);  // a V that no kernel reads so
+  transposed.v_transposed = true;
+  transposed.o_dtype = DType::bf16;
+  all.push_back(bench::to_problem(transposed));
   return all;
 }
 
@@ -213,34 +201,6 @@ std::vector<BackwardCase> backward_cases() {
     }
   }
   return all;
-}
-
-// Pointers that nothing follows, `offset` bytes from a multiple of 256.
-Arguments arguments(size_t offset = 0) {
-  alignas(256) static std::byte memory[256];
-  Arguments args;
-  args.q = args.k = args.v = memory + offset;
-  args.o = args.lse = memory + offset;
-  args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
-  args.dropout_state = reinterpret_cast<const int64_t*>(memory);
-  return args;
-}
-
-BackwardArguments backward_arguments(size_t offset = 0) {
-  BackwardArguments args;
-  args.forward = arguments(offset);
-  void* const any = args.forward.o;
-  args.forward.bias = any;
-  args.forward.sinks = args.forward.alibi_slopes = args.forward.q_scale;
-  args.d_o = args.dq = args.dk = args.dv = any;
-  args.d_bias = args.d_sinks = args.d_alibi_slopes = any;
-  return args;
-}
-
-// Likewise: as long as it is asked to be, and gigabytes of it are never touched.
-std::span<std::byte> workspace(size_t bytes) {
-  alignas(256) static std::byte memory[256];
-  return {memory, bytes};
 }
 
 struct Seen {
@@ -306,7 +266,7 @@ Status record_launches(const Variant& kernel, const Planned& planned, const Args
                        const PlanContext& context, AllSeen& seen) {
   (void)fake::take_launches();  // those of planning are not the kernel's
   fake::set_last_error(kCallersError);
-  FLASHCORE_RETURN_IF_ERROR(planned.run(args, workspace(planned.workspace_bytes), Stream{}));
+  FLASHCORE_RETURN_IF_ERROR(planned.run(args, fake::workspace(planned.workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();
   FLASHCORE_RETURN_IF_ERROR(expect_sound(kernel, context.device.device.index, launches));
   keep(kernel.name, context, launches, seen);
@@ -316,7 +276,8 @@ Status record_launches(const Variant& kernel, const Planned& planned, const Args
 // Tensors that no wide copy reaches: they are refused, or another kernel is launched for them.
 Status run_unaligned(const Variant& kernel, const PlannedKernel& planned,
                      const PlanContext& context, AllSeen& seen) {
-  const Status status = planned.run(arguments(8), workspace(planned.workspace_bytes), Stream{});
+  const Status status =
+      planned.run(fake::arguments(8), fake::workspace(planned.workspace_bytes), Stream{});
   const std::vector<fake::Launch> launches = fake::take_launches();
   if (status.code() == StatusCode::invalid_argument && launches.empty()) return {};
   if (status.ok() && launches.empty())
@@ -330,7 +291,7 @@ Status record_run(const Variant& kernel, const ForwardProblem& p, const PlanCont
                   AllSeen& seen) {
   const Result<PlannedKernel> planned = kernel.plan(p, context);
   if (!planned.ok()) return planned.status();
-  FLASHCORE_RETURN_IF_ERROR(record_launches(kernel, *planned, arguments(), context, seen));
+  FLASHCORE_RETURN_IF_ERROR(record_launches(kernel, *planned, fake::arguments(), context, seen));
   return run_unaligned(kernel, *planned, context, seen);
 }
 
@@ -346,7 +307,7 @@ Status record_backward(const Variant& kernel, PlanContext context, AllSeen& seen
       AllSeen others;  // of the kernel that takes what is not aligned
       for (const size_t offset : {0, 8}) {
         FLASHCORE_RETURN_IF_ERROR(
-            record_launches(kernel, *planned, backward_arguments(offset), context,
+            record_launches(kernel, *planned, fake::backward_arguments(offset), context,
                             kernel.wants_alignment && offset != 0 ? others : seen));
       }
     }
@@ -429,11 +390,7 @@ Status record(AllSeen& seen) {
   fake::give_context(0);
   for (const auto& [gpu, device] : gpus_and_devices()) {
     fake::use(gpu);
-    PlanContext context;
-    context.device.device = {DeviceKind::cuda, device};
-    context.device.compute_capability = gpu.compute_capability;
-    context.device.multiprocessors = gpu.multiprocessors;
-    context.device.shared_memory_per_block = gpu.shared_memory_per_block;
+    const PlanContext context = fake::context_of(gpu, device);
     FLASHCORE_RETURN_IF_ERROR(record_calls(context, seen));
     for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cuda) continue;

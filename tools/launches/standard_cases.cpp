@@ -14,9 +14,9 @@
 
 #include "bench/cases/cases.hpp"
 #include "bench/cases/fp8_problem.hpp"
-#include "fake_runtime.hpp"
 #include "plan/table.hpp"
 #include "problem/status.hpp"
+#include "runs.hpp"
 #include "stale_memory.hpp"
 
 namespace flashcore {
@@ -46,15 +46,6 @@ Arguments arguments() {
 
 // As long as it is asked to be.
 std::span<std::byte> workspace(size_t bytes) { return {address<std::byte>(12), bytes}; }
-
-PlanContext context_of(const fake::Gpu& gpu) {
-  PlanContext context;
-  context.device.device = {DeviceKind::cuda, 0};
-  context.device.compute_capability = gpu.compute_capability;
-  context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
-  return context;
-}
 
 std::vector<Problem> standard_problems() {
   std::vector<Problem> all;
@@ -169,7 +160,7 @@ int record_standard_cases(const char* path) {
     for (const Variant& kernel : variants()) {
       if (kernel.device != DeviceKind::cuda) continue;
       for (size_t i = 0; i < standard.size(); ++i) {
-        const Status status = print_launches(kernel, standard[i], i, context_of(gpu));
+        const Status status = print_launches(kernel, standard[i], i, fake::context_of(gpu));
         if (status.ok()) continue;
         fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
         return 1;

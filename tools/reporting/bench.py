@@ -1,10 +1,10 @@
 """The parts that come from the evidence that `flashcore bench` wrote on a GPU."""
-import math
+import statistics
 
 import kernel_folders
 
-from reporting.evidence import STALE, Evidence, where
-from reporting.text import cell, length, ratio, table, us
+from reporting.evidence import NOT_MEASURED, STALE, Evidence, where
+from reporting.text import ceilings_text, cell, code, cut_short, length, rate, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
@@ -63,8 +63,7 @@ def row_of(one: dict, name: str) -> dict | None:
 
 
 def label(name: str, source: str, stale: bool = False) -> str:
-    text = f"`{cell(name)}`" if source == "flashcore" else cell(peer_name(name))
-    return text + (STALE if stale else "")
+    return code(name, stale) if source == "flashcore" else cell(peer_name(name)) + (STALE if stale else "")
 
 
 def peer_name(name: str) -> str:
@@ -77,10 +76,6 @@ def peer_name(name: str) -> str:
     mode = "_deterministic"
     return names.get(name.removesuffix(mode), name.removesuffix(mode)) + (
         ", deterministic" if name.endswith(mode) else "")
-
-
-def rate(tflops: float) -> str:
-    return f"{tflops:.0f}" if tflops >= 100 else f"{tflops:.3g}"
 
 
 class Bench:
@@ -186,25 +181,10 @@ class Bench:
         if versions:
             text += " Peers: " + cell(", ".join(versions)) + "."
         text += f" {len(self.evidence['cases'])} cases, {cell(self.protocol)}."
-        if not self.evidence["complete"]:
-            text += " The run was cut short: some cases are missing."
-        return text
+        return text + cut_short(self.evidence, "cases")
 
     def ceilings(self) -> str:
-        lines = []
-        for protocol, values in self.evidence["ceilings"].items():
-            parts = []
-            if "empty_kernel" in values:
-                parts.append(f"empty kernel {values['empty_kernel']['p50_us']:.2f} us")
-            if "copy_bytes_per_second" in values:
-                parts.append(f"copy {values['copy_bytes_per_second'] * 1e-12:.2f} TB/s")
-            if "read_bytes_per_second" in values:
-                parts.append(f"read {values['read_bytes_per_second'] * 1e-9:.1f} GB/s")
-            for dtype, product in values.get("matrix_product", {}).items():
-                if product:
-                    parts.append(f"{cell(dtype)} matrix product {rate(product['tflops'])} TFLOP/s")
-            lines.append(f"- {cell(protocol)}: " + ", ".join(parts))
-        return "\n".join(lines) or "None was measured."
+        return ceilings_text(self.evidence["ceilings"])
 
     def five(self) -> str:
         cases = self.suite("five")
@@ -321,8 +301,7 @@ class Bench:
                 ratios.append(min(theirs) / ours)
         if not ratios:
             return "-"
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        return f"{mean:.2f} ({min(ratios):.2f}, {max(ratios):.2f}; {len(ratios)})"
+        return f"{statistics.geometric_mean(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f}; {len(ratios)})"
 
     def head_dim_ratios(self, peer: str) -> dict[str, list[float]]:
         """Of the sweep, by head dimension: how many times faster our fastest kernel is than one peer."""
@@ -465,7 +444,7 @@ def backward_ratios(all_evidence: Evidence) -> str:
     """Beside FlashAttention-4, in both modes."""
     files = [all_evidence.files.get(name) for name in ("backward-gpu-any-order", "backward-gpu")]
     if not all(files):
-        return "Not measured yet."
+        return NOT_MEASURED
     benches = [Bench(one, all_evidence.is_stale) for one in files]
     modes = [bench.head_dim_ratios(peer)
              for bench, peer in zip(benches, ("fa4", "fa4_deterministic"), strict=True)]
@@ -475,7 +454,7 @@ def backward_ratios(all_evidence: Evidence) -> str:
     def text(ratios: list[float]) -> str:
         if not ratios:
             return "-"
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = statistics.geometric_mean(ratios)
         below = sum(ratio < 0.95 for ratio in ratios)
         return f"{mean:.2f} ({min(ratios):.2f} to {max(ratios):.2f}); {below} of {len(ratios)}"
 
@@ -529,53 +508,33 @@ def decoded_behind(bench: Bench) -> str:
             f"  it takes {least:.2f} to {worst:.2f} times cuDNN's time ({worst:.2f}: {where_worst};\n  [table](docs/decode.md#what-was-measured)).")
 
 
-def behind(all_evidence: Evidence, name: str, make) -> str:
-    """What the front page says of others that are ahead."""
-    evidence = all_evidence.files.get(name)
-    return make(Bench(evidence, all_evidence.is_stale)) if evidence else "Not measured yet."
-
-
 def parts(all_evidence: Evidence) -> dict:
-    bench = main_of(all_evidence)
+    def of(name, make):
+        return all_evidence.part(name, lambda file: make(Bench(file, all_evidence.is_stale)))
 
-    def of(make):
-        return lambda: make(bench) if bench else "Not measured yet."
-
-    found = {"bench where": of(Bench.where), "bench ceilings": of(Bench.ceilings),
-             "bench five": of(Bench.five), "bench sweep": of(Bench.sweep),
-             "bench small": of(lambda b: b.against_peer("small")),
-             "bench decode": of(lambda b: b.against_peer("decode")),
-             "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
+    found = {f"bench {part}": of(name, make) for part, name, make in (
+        ("where", MAIN, Bench.where), ("ceilings", MAIN, Bench.ceilings), ("five", MAIN, Bench.five),
+        ("sweep", MAIN, Bench.sweep), ("small", MAIN, lambda b: b.against_peer("small")),
+        ("decode", MAIN, lambda b: b.against_peer("decode")), ("idle", MAIN, Bench.idle),
+        ("headline", MAIN, Bench.headline), ("behind training", "backward-gpu", untrained),
+        ("behind decode", SERVING, decoded_behind), ("serving", SERVING, Bench.serving),
+        ("serving decode", SERVING, Bench.serving_decode), ("few keys", FEW_KEYS, Bench.from_file),
+        ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
+        ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
+        ("fp8 wide", FP8_WIDE, Bench.fp8_wide), ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
+        ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),
+        ("cpu backward", BACKWARD_ON_CPU, lambda b: f"{b.where()}\n\n{b.on_cpu()}"))}
     for kernel in KERNELS:
-        found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
-        found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
-
-    def of_file(name, make):
-        evidence = all_evidence.files.get(name)
-        return lambda: (make(Bench(evidence, all_evidence.is_stale)) if evidence else
-                        "Not measured yet.")
+        found[f"kernel {kernel}"] = of(MAIN, lambda b, name=kernel: b.kernel(name))
+        found[f"features {kernel}"] = of(MAIN, lambda b, name=kernel: b.features(name))
 
     def backward() -> str:
         """Nothing, the heading included, where it was not measured."""
         there = {name: title for name, title in BACKWARD.items() if name in all_evidence.files}
         return "\n\n".join(["## The backward pass"] * bool(there) + [
-            f"{title}\n{Bench(all_evidence.files[name], all_evidence.is_stale).backward()}"
-            for name, title in there.items()])
+            f"{title}\n{of(name, Bench.backward)()}" for name, title in there.items()])
 
-    found["backward"] = backward
-    found["bench behind training"] = lambda: behind(all_evidence, "backward-gpu", untrained)
-    found["bench behind decode"] = lambda: behind(all_evidence, SERVING, decoded_behind)
-    found["backward ratios"] = lambda: backward_ratios(all_evidence)
-    for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
-                             ("few keys", FEW_KEYS, Bench.from_file), ("prefill", PREFILL, Bench.prefill),
-                             ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
-                             ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
-                             ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
-                             ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
-                             ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),
-                             ("cpu backward", BACKWARD_ON_CPU, lambda b: f"{b.where()}\n\n{b.on_cpu()}")):
-        found[f"bench {part}"] = of_file(name, make)
-    decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(CPU_DECODE)]
-    found["bench cpu decode"] = lambda: "\n\n".join(
-        Bench(one, all_evidence.is_stale).cpu_decode() for one in decodes) or "Not measured yet."
-    return found
+    decodes = [name for name in sorted(all_evidence.files) if name.startswith(CPU_DECODE)]
+    return found | {
+        "backward": backward, "backward ratios": lambda: backward_ratios(all_evidence),
+        "bench cpu decode": lambda: "\n\n".join(of(name, Bench.cpu_decode)() for name in decodes) or NOT_MEASURED}

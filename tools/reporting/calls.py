@@ -1,6 +1,6 @@
 """The table of merge, append and quantize beside copies, from the evidence of tools/call_times.py."""
-from reporting.evidence import STALE, Evidence, where
-from reporting.text import cell, table, us
+from reporting.evidence import Evidence, where
+from reporting.text import cell, code, cut_short, table, us
 
 
 def line(row: dict) -> str:
@@ -10,13 +10,10 @@ def line(row: dict) -> str:
 
 
 def text(all_evidence: Evidence, evidence: dict) -> str:
-    begin = f"{where(evidence)} {evidence['protocol']}."
-    if not evidence["complete"]:
-        begin += " The run was cut short: some rows are missing."
+    begin = f"{where(evidence)} {evidence['protocol']}." + cut_short(evidence, "rows")
     rows = []
     for row in evidence["rows"]:
-        mark = STALE if all_evidence.is_stale(row["kernel"], row["fingerprint"]) else ""
-        rows.append([f"`{cell(row['call'])}`{mark}", cell(row["case"]), f"{row['bytes'] * 1e-6:.1f}",
+        rows.append([code(row["call"], all_evidence.is_stale(row["kernel"], row["fingerprint"])), cell(row["case"]), f"{row['bytes'] * 1e-6:.1f}",
                      us(row["p50_us"]), us(row["copy_us"]), f"{row['bytes'] / row['p50_us'] * 1e-6:.2f}",
                      f"{row['p50_us'] / row['copy_us']:.2f}"])
     header = ["call", "case", "MB", "us", "copy of as many bytes, us", "TB/s", "times the copy"]
@@ -24,8 +21,4 @@ def text(all_evidence: Evidence, evidence: dict) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    def found() -> str:
-        files = all_evidence.of_kind("calls")
-        return "\n\n".join(text(all_evidence, file) for file in files.values()) or "Not measured yet."
-
-    return {"calls": found}
+    return {"calls": all_evidence.each("calls", lambda file: text(all_evidence, file))}

@@ -1,6 +1,6 @@
 """The parts that come from the evidence that `flashcore_cpu_report` wrote."""
-from reporting.evidence import Evidence, where
-from reporting.text import cell, table
+from reporting.evidence import NOT_MEASURED, Evidence
+from reporting.text import cell, listed, table
 
 
 def column(name: str, evidence: dict) -> str:
@@ -82,12 +82,4 @@ def goals(files: dict[str, dict]) -> str:
 
 def parts(all_evidence: Evidence) -> dict:
     files = all_evidence.of_kind("cpu")
-
-    def made(make):
-        return lambda: make() if files else "Not measured yet."
-
-    return {"cpu goals": made(lambda: goals(files)),
-            "cpu where": made(lambda: "\n".join(
-                f"- `docs/evidence/{name}.json`: {cell(where(evidence))}" +
-                "".join(f" {cell(note)}" for note in evidence["notes"])
-                for name, evidence in files.items()))}
+    return {"cpu goals": lambda: goals(files) if files else NOT_MEASURED, "cpu where": lambda: listed(files)}

@@ -1,14 +1,14 @@
-"""The architecture as a picture, from the arrows of scripts/check_arrows.py. SVG, light and dark."""
+"""The architecture as a picture, from the arrows of scripts/check_arrows.py. An SVG."""
 import html
 import pathlib
 import sys
 
+from reporting import themes
 from reporting.evidence import Failure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FONT = "system-ui, sans-serif"
-FILLS = {"": {"tool": "#e8f0fb", "core": "#e6f4ea", "cuda": "#fdeede", "base": "#f0f1f3"},
-         "-dark": {"tool": "#14263d", "core": "#12301d", "cuda": "#3a2410", "base": "#21262d"}}
+FILLS = {"tool": ("#e8f0fb", "#14263d"), "core": ("#e6f4ea", "#12301d"), "cuda": ("#fdeede", "#3a2410"),
+         "base": ("#f0f1f3", "#21262d")}  # light, dark
 # By room of check_arrows: place (left, top, right, bottom), colour, title, and what it says. A list of
 # folders is added to the kernels' box. A box without a room is left out.
 BOXES = {
@@ -95,20 +95,13 @@ def arrow(upper: tuple, lower: tuple) -> str:
     return f'<path class="arrow" d="M{x} {begin}V{end - 2}" marker-end="url(#head)"/>'
 
 
-def architecture(theme: str, colors: dict, digest: str) -> str:
-    fills, lines = FILLS[theme], []
-    lines.append('<svg xmlns="http://www.w3.org/2000/svg" xmlns:dc="http://purl.org/dc/elements/1.1/" '
-                 f'viewBox="-12 -12 924 {HEIGHT}" width="924" height="{HEIGHT}" role="img" font-family="{FONT}">')
-    lines.append(f"<metadata><dc:description>shows {digest}</dc:description></metadata>")
-    lines.append("<title>The rooms of the source, and which may include which</title>")
-    lines.append(f"<style>text{{fill:{colors['ink']}}}rect{{stroke:{colors['grid']}}}"
-                 f".arrow{{stroke:{colors['ink']};stroke-width:1.4;fill:none;opacity:.75}}</style>")
-    lines.append(f'<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-                 f'<path d="M0 0L8 4L0 8z" fill="{colors["ink"]}"/></marker></defs>')
-    lines.append(f'<rect x="-12" y="-12" width="924" height="{HEIGHT}" fill="{colors["ground"]}" stroke="none"/>')
+def architecture(digest: str) -> str:
+    lines = themes.begin((-12, -12, 924, HEIGHT), "The rooms of the source, and which may include which", digest, FILLS)
+    lines.append('<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+                 '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>')
     for box in arrows():
         (left, top, right, bottom), fill, title, said = BOXES[box]
-        lines.append(f'<rect x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" rx="5" fill="{fills[fill]}"/>')
+        lines.append(f'<rect x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" rx="5" class="{fill}"/>')
         lines.append(text(left + 10, top + 18, title, 13, "bold"))
         rows = kernel_folders() if box == "cuda/*/*" else said.split("\n")
         lines += [text(left + 10, top + 36 + 16 * i, row, 12) for i, row in enumerate(rows) if row]

@@ -1,17 +1,18 @@
 """Evidence files: read, held to docs/evidence/schema.json, and asked whether they are still true."""
-import difflib
 import functools
 import json
 import pathlib
 import re
 
 import fingerprint
-from kernel_names import with_present_names
+import jsonschema
+
+from reporting.compact import whole
 
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
-ROW_DEPTH, LONGEST_LINE = 4, 100
-STALE = " (stale)"
+LONGEST_LINE = 100
+STALE, NOT_MEASURED = " (stale)", "Not measured yet."
 MACHINE_CODE = "machine_code.json"  # of a build folder
 MACHINE_CODE_SCHEMA = {
     "type": "object", "required": ["nvcc", "functions"],
@@ -26,102 +27,102 @@ class Failure(Exception):
     """A sentence for the person who ran this."""
 
 
-TYPES = {"object": lambda v: isinstance(v, dict), "array": lambda v: isinstance(v, list),
-         "string": lambda v: isinstance(v, str), "boolean": lambda v: isinstance(v, bool),
-         "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
-         "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-         "null": lambda v: v is None}
-
-
 def shown(value) -> str:
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def check(value, schema: dict, definitions: dict, place: str = "") -> None:
-    """As bench/evidence/schema.cpp does it. Raises a Failure that begins with the place."""
-    def fail(text: str):
-        raise Failure(f"{place + ': ' if place else ''}{text}")
+def standard(rule, definitions: dict):
+    """The rule as JSON Schema has it: with what $ref names, and no other members than those that are listed."""
+    if isinstance(rule, list):
+        return [standard(one, definitions) for one in rule]
+    if not isinstance(rule, dict):
+        return rule
+    if isinstance(rule.get("$ref"), str):
+        return standard(definitions[rule["$ref"]], definitions)
+    found = {name: standard(part, definitions) for name, part in rule.items()}
+    if isinstance(found.get("properties"), dict):
+        found.setdefault("additionalProperties", False)
+    return found
 
-    if "$ref" in schema:
-        check(value, definitions[schema["$ref"]], definitions, place)
+
+def check(value, schema: dict, name: str = "") -> None:
+    """Raises a Failure that begins with the place, in the value of this name."""
+    check_by(jsonschema.Draft7Validator(standard(schema, {})), value, name)
+
+
+def check_by(validator, value, name: str = "") -> None:
+    error = next(validator.iter_errors(value), None)
+    if error is None:
         return
-    if "type" in schema:
-        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if not any(TYPES[one](value) for one in types):
-            fail(f"is {shown(value)}, wanted {' or '.join(types)}")
-    if "const" in schema and (value != schema["const"] or isinstance(value, bool)):
-        fail(f"is {shown(value)}, wanted {shown(schema['const'])}")
-    if "enum" in schema and value not in schema["enum"]:
-        fail(f"is {shown(value)}, wanted one of {', '.join(map(shown, schema['enum']))}")
-    if TYPES["number"](value):
-        if not value >= schema.get("minimum", value) or value != value:
-            fail(f"is {shown(value)}, wanted {schema.get('minimum')} or more")
-        if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
-            fail(f"is {shown(value)}, wanted more than {schema['exclusiveMinimum']}")
-    if isinstance(value, str) and len(value.encode()) > schema.get("maxLength", 1 << 30):
-        fail(f"has {len(value.encode())} bytes, wanted at most {schema['maxLength']}")
-    if isinstance(value, dict):
-        for name in schema.get("required", []):
-            if name not in value:
-                fail(f"has no '{name}', wanted one")
-        for name, member in value.items():
-            known = schema.get("properties", {})
-            rule = known.get(name, schema.get("additionalProperties"))
-            if rule is None and known:
-                nearest = difflib.get_close_matches(name, known, 1, 0)[0]
-                fail(f"has '{name}', wanted a key that is known; the nearest is '{nearest}'")
-            if rule is not None:
-                check(member, rule, definitions, f"{place}.{name}" if place else name)
-    if isinstance(value, list):
-        if len(value) < schema.get("minItems", 0):
-            fail(f"has {len(value)} items, wanted at least {schema['minItems']}")
-        if len(value) > schema.get("maxItems", 1 << 30):
-            fail(f"has {len(value)} items, wanted at most {schema['maxItems']}")
-        if "items" in schema:
-            for i, item in enumerate(value):
-                check(item, schema["items"], definitions, f"{place}[{i}]")
+    place = (name + error.json_path.removeprefix("$")).removeprefix(".")
+    said = (error.message if error.validator in ("required", "additionalProperties") else
+            f"is {shown(error.instance)}, wanted {error.validator} {shown(error.validator_value)}")
+    raise Failure(f"{place}: {said}" if place else said)
 
 
 @functools.cache
-def schema_of_evidence() -> dict:
-    return json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+def validators() -> dict:
+    """By kind of evidence; of what all have in common by no name."""
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    common = schema["common"]
+    rules = {"": common} | {kind: rule | {"properties": rule["properties"] | common["properties"],
+                                          "required": common["required"] + rule["required"]}
+                            for kind, rule in schema["kinds"].items()}
+    return {kind: jsonschema.Draft7Validator(standard(rule, schema["definitions"])) for kind, rule in rules.items()}
 
 
 def check_evidence(evidence) -> None:
-    schema = schema_of_evidence()
-    check(evidence, schema["common"], schema["definitions"])
-    kind = schema["kinds"][evidence["kind"]]
-    properties = kind["properties"] | schema["common"]["properties"]
-    check(evidence, kind | {"properties": properties}, schema["definitions"])
+    kind = evidence.get("kind", "") if isinstance(evidence, dict) else ""
+    check_by(validators().get(kind, validators()[""]), evidence)
 
 
 def refuse_constant(text: str):
     raise ValueError(f"{text} is no number of JSON")
 
 
-def renamed(value, names: dict):
-    """With the members of all objects renamed; `names`: today's by former ones."""
-    if isinstance(value, dict):
-        return {names.get(name, name): renamed(member, names) for name, member in value.items()}
-    return [renamed(item, names) for item in value] if isinstance(value, list) else value
-
-
 def read(path: pathlib.Path) -> dict:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise Failure(f"{path}: has {path.stat().st_size} bytes, wanted at most {LARGEST_FILE}")
-        evidence = renamed(json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant),
-                           schema_of_evidence()["former_keys"])
+        evidence = whole(json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant))
     except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{path}: cannot be read: {error}") from error
     try:
         check_evidence(evidence)
     except Failure as failure:
         raise Failure(f"{path}: {failure}") from failure
-    return with_present_names(evidence)
+    add_rates(evidence)
+    return evidence
+
+
+def bound_us(one: dict, ceilings: dict) -> float:
+    """The least time that the run's ceilings allow; 0 if none was measured for this type."""
+    product = ceilings.get("matrix_product", {}).get(one["dtype"])
+    copy = ceilings.get("copy_bytes_per_second")
+    return max(one["flop"] / product["tflops"] * 1e-6 if product else 0, one["bytes"] / copy * 1e6 if copy else 0)
+
+
+def add_rates(evidence: dict) -> None:
+    """Adds what follows from the times, as bench/evidence/rates.cpp does: files leave it out."""
+    for one in evidence["cases"] if evidence["kind"] in ("bench", "tuning") else []:
+        if not one.keys() >= {"dtype", "flop", "bytes"}:
+            continue
+        for row in one["rows"]:
+            for protocol, time in row["times"].items():
+                time["tflops"] = rounded(one["flop"] / time["p50_us"] * 1e-6)
+                if protocol in evidence.get("ceilings", {}):
+                    add_ratios(row, time, one, protocol, evidence["ceilings"][protocol])
+
+
+def add_ratios(row: dict, time: dict, one: dict, protocol: str, ceilings: dict) -> None:
+    if bound := bound_us(one, ceilings):
+        time["percent_of_bound"] = rounded(100 * bound / time["p50_us"])
+    peers = {other["implementation"]: other["times"][protocol]["p50_us"] for other in one["rows"]
+             if other["source"] == "peer" and protocol in other["times"]}
+    if peers and row["source"] != "peer":
+        time["fastest_peer"] = min(peers, key=peers.get)
+        time["speedup_over_fastest_peer"] = rounded(peers[time["fastest_peer"]] / time["p50_us"])
 
 
 def rounded(value):
@@ -133,20 +134,17 @@ def rounded(value):
     return float(f"{value:.6g}") if isinstance(value, float) and value % 1 else value
 
 
-def text_of(evidence, depth: int = 0) -> str:
-    """As bench/evidence/evidence.cpp writes it, of what is rounded: a row a line."""
-    line = json.dumps(evidence, ensure_ascii=False, separators=(",", ":"))
-    if (not isinstance(evidence, (dict, list)) or depth >= ROW_DEPTH or
-            len(line.encode()) <= LONGEST_LINE):
+def text_of(document) -> str:
+    """A row a line."""
+    line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    members = document.values() if isinstance(document, dict) else document
+    if len(line) <= LONGEST_LINE or not any(isinstance(member, (dict, list)) for member in members):
         return line
-    if isinstance(evidence, dict):
-        members = [f"{json.dumps(name, ensure_ascii=False)}:{text_of(member, depth + 1)}"
-                   for name, member in evidence.items()]
-    else:
-        members = [text_of(member, depth + 1) for member in evidence]
-    begin, end = "{}" if isinstance(evidence, dict) else "[]"
-    indent = "\n" + " " * (depth + 1)
-    return f"{begin}{','.join(indent + member for member in members)}\n{' ' * depth}{end}"
+    texts = [text_of(member) for member in members]
+    if isinstance(document, dict):
+        texts = [f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in zip(document, texts, strict=True)]
+    begin, end = "{}" if isinstance(document, dict) else "[]"
+    return f"{begin}\n" + ",\n".join(texts) + f"\n{end}"
 
 
 def write(path: pathlib.Path, evidence: dict) -> None:
@@ -160,7 +158,7 @@ def read_machine_code(build: pathlib.Path | None) -> dict:
         return {"nvcc": "", "functions": {}}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        check(found, MACHINE_CODE_SCHEMA, {})
+        check(found, MACHINE_CODE_SCHEMA)
     except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{path}: cannot be read: {error}") from error
     except Failure as failure:
@@ -182,6 +180,14 @@ class Evidence:
 
     def of_kind(self, kind: str) -> dict[str, dict]:
         return {name: file for name, file in self.files.items() if file["kind"] == kind}
+
+    def part(self, name: str, make):
+        """A part of a page that comes from one file."""
+        return lambda: make(self.files[name]) if name in self.files else NOT_MEASURED
+
+    def each(self, kind: str, make):
+        """A part of a page that comes from all files of a kind, one after the other."""
+        return lambda: "\n\n".join(map(make, self.of_kind(kind).values())) or NOT_MEASURED
 
     def is_stale(self, kernel: str, measured: str) -> bool:
         """Whether code that a row ran is no more. What cannot be known is `unchecked`."""

@@ -2,9 +2,9 @@
 what `flashcore_fp8_accuracy` and `flashcore bench --suite fp8_modes` and `--suite amax` wrote."""
 import statistics
 
-from reporting.bench import Bench, implementations, label, rate
+from reporting.bench import Bench, implementations, label
 from reporting.evidence import Evidence, where
-from reporting.text import cell, table, us
+from reporting.text import cell, rate, table, us
 
 ACCURACY, SPEED, AMAX = "fp8-accuracy", "bench-fp8-modes", "bench-fp8-amax"
 INPUTS = "inputs"  # the row of what was lost before any kernel
@@ -120,8 +120,8 @@ def amax(bench: Bench) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    modes, measured = modes_of(all_evidence), all_evidence.files.get(AMAX)
-    return {"fp8 terms": lambda: modes.by_terms() if modes else "Not measured yet.",
-            "fp8 modes": lambda: modes.text() if modes else "Not measured yet.",
-            "fp8 amax": lambda: (amax(Bench(measured, all_evidence.is_stale)) if measured else
-                                 "Not measured yet.")}
+    def of_modes(make):
+        return all_evidence.part(ACCURACY, lambda _: make(modes_of(all_evidence)))
+
+    return {"fp8 terms": of_modes(Modes.by_terms), "fp8 modes": of_modes(Modes.text),
+            "fp8 amax": all_evidence.part(AMAX, lambda file: amax(Bench(file, all_evidence.is_stale)))}

@@ -1,6 +1,6 @@
 """The parts of docs/ladder.md, from the evidence that `flashcore ladder` wrote."""
-from reporting.evidence import STALE, Evidence, where
-from reporting.text import cell, ratio, table, us
+from reporting.evidence import Evidence, where
+from reporting.text import ceilings_text, cell, code, ratio, table, us
 
 PROTOCOL = "sustained"
 
@@ -22,7 +22,7 @@ def times_table(evidence: dict, stale: set[str]) -> str:
     for rung in evidence["rungs"]:
         time = rung["times"].get(mission, {})
         shared = most(rung, "shared_bytes")
-        rows.append([f"`{rung['name']}`" + (STALE if rung["name"] in stale else ""),
+        rows.append([code(rung["name"], rung["name"] in stale),
                      *(us(p50(rung, shape)) for shape in shapes),
                      ratio(time.get("speedup_over_before")), ratio(time.get("speedup_over_unfused")),
                      str(most(rung, "registers") or "-"),
@@ -50,18 +50,6 @@ def peer_times(evidence: dict) -> dict[str, dict[str, float]]:
             if PROTOCOL in row:
                 times.setdefault(row["backend"], {})[shape] = row[PROTOCOL]["p50_us"]
     return times
-
-
-def ceilings_text(evidence: dict) -> str:
-    lines = []
-    for protocol, ceilings in evidence["ceilings"].items():
-        parts = [f"empty kernel {ceilings['empty_kernel']['p50_us']:.2f} us",
-                 f"copy {ceilings['copy_bytes_per_second'] * 1e-12:.2f} TB/s"]
-        for dtype, product in ceilings.get("matrix_product", {}).items():
-            if product:
-                parts.append(f"{dtype} matrix product {product['tflops']:.0f} TFLOP/s")
-        lines.append(f"- {protocol}: " + ", ".join(parts))
-    return "\n".join(lines)
 
 
 # What the best rung of sm_80 instructions is to reach of PyTorch's flash backend, by shape.
@@ -100,7 +88,7 @@ def gates_table(evidence: dict) -> str:
     for rung in evidence["rungs"]:
         gate = rung["gate"]
         if gate is None:
-            rows.append([f"`{rung['name']}`", "not run", "-", "-", "-"])
+            rows.append([code(rung["name"]), "not run", "-", "-", "-"])
             continue
         passed = sum(row["passed"] for row in gate["table"])
         runs = passed + sum(row["failed"] for row in gate["table"])
@@ -108,7 +96,7 @@ def gates_table(evidence: dict) -> str:
         bad = [f"{tool} FAILED" for tool, result in rung["sanitizers"].items()
                if not result["passed"]]
         tools = bad or (["passed"] if rung["sanitizers"] else [])
-        rows.append([f"`{rung['name']}`", "passed" if gate["passed"] else "FAILED",
+        rows.append([code(rung["name"]), "passed" if gate["passed"] else "FAILED",
                      f"{passed} of {runs}",
                      f"{tails['passed']} of {tails['passed'] + tails['failed']}",
                      f"{repeats['equal']} of {repeats['equal'] + repeats['different']}",
@@ -125,7 +113,7 @@ def rungs_table(evidence: dict, stale: set[str]) -> str:
         time = rung["times"].get(first, {})
         measured = (f"{us(p50(rung, first))} us, {ratio(time.get('speedup_over_before'))}" if time
                     else "not timed: " + cell((rung["gate"] or {}).get("failure", "not run")))
-        rows.append([f"`{rung['name']}`" + (STALE if rung["name"] in stale else ""),
+        rows.append([code(rung["name"], rung["name"] in stale),
                      cell(rung["adds"]), cell(rung["prediction"]), measured])
     return table(["rung", "adds", "predicted", f"measured on {first}, over the row above"], rows,
                  left=4)
@@ -134,15 +122,12 @@ def rungs_table(evidence: dict, stale: set[str]) -> str:
 def parts(all_evidence: Evidence) -> dict:
     """By the name of the marker."""
     def of(make):
-        def text() -> str:
-            evidence = all_evidence.files.get("ladder")
-            return make(evidence) if evidence else "Not measured yet."
-        return text
+        return all_evidence.part("ladder", make)
 
     def stale(evidence: dict) -> set[str]:
         return {rung["name"] for rung in evidence["rungs"]
                 if all_evidence.is_stale(rung["name"], rung["fingerprint"])}
 
     return {"where": of(where), "times": of(lambda e: times_table(e, stale(e))),
-            "goals": of(goals_text), "ceilings": of(ceilings_text), "gates": of(gates_table),
+            "goals": of(goals_text), "ceilings": of(lambda e: ceilings_text(e["ceilings"])), "gates": of(gates_table),
             "rungs": of(lambda e: rungs_table(e, stale(e)))}

@@ -1,6 +1,6 @@
 """The table of packed batches beside dense ones, from the evidence of tools/packed_times.py."""
-from reporting.evidence import STALE, Evidence, where
-from reporting.text import cell, table, us
+from reporting.evidence import Evidence, where
+from reporting.text import cell, code, cut_short, table, us
 
 # The least share of the dense rate (issue 14). Equal entries: 1.03 times the dense batch's time at most.
 EQUAL_GOAL, UNEQUAL_GOAL = 1 / 1.03, 0.95
@@ -52,15 +52,13 @@ def lines(row: dict, is_stale) -> list[str]:
         share = f"{100 * of_dense[form]:.1f}%" if form in of_dense else "-"
         cells += [us(found.get(form)), share]
     return [cell(row["batch"]) + (", causal" if row["causal"] else ""), str(row["head_dim"]),
-            ", ".join(f"`{cell(name)}`" + (STALE if stale else "") for name, stale in kernels.items()),
+            ", ".join(code(name, stale) for name, stale in kernels.items()),
             us(found.get("dense")), *cells, verdict(row)]
 
 
 def text(all_evidence: Evidence, evidence: dict) -> str:
     begin = (f"{where(evidence)} {evidence['heads']} heads, {evidence['dtype']}; "
-             f"{evidence['protocol']}.")
-    if not evidence["complete"]:
-        begin += " The run was cut short: some rows are missing."
+             f"{evidence['protocol']}.{cut_short(evidence, 'rows')}")
     header = ["batch", "head_dim", "kernel", "dense, us"]
     for name in FORMS.values():
         header += [f"{name}, us", "of the dense rate"]
@@ -69,8 +67,4 @@ def text(all_evidence: Evidence, evidence: dict) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    def packed() -> str:
-        files = all_evidence.of_kind("packed")
-        return "\n\n".join(text(all_evidence, file) for file in files.values()) or "Not measured yet."
-
-    return {"packed": packed}
+    return {"packed": all_evidence.each("packed", lambda file: text(all_evidence, file))}

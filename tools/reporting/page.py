@@ -1,13 +1,12 @@
-"""The page: all evidence in one HTML file, with tables that sort and the pictures beside it."""
+"""The page: all evidence in one HTML file, with tables that sort."""
 import html
 
 from reporting import bench as bench_parts
 from reporting import ladder as ladder_parts
-from reporting import pictures
 from reporting import small as small_parts
 from reporting.evidence import Evidence, where
 from reporting.plots import display
-from reporting.text import us
+from reporting.text import rate, us
 
 STYLE = """
 :root { --ground: #fff; --ink: #1a1d21; --faint: #5c6570; --line: #d9dee4; --shade: #f4f6f8;
@@ -19,7 +18,6 @@ body { background: var(--ground); color: var(--ink); margin: 2rem auto; max-widt
        padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 p, li { max-width: 80ch; } .faint { color: var(--faint); }
-img { max-width: 100%; height: auto; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: .22rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
@@ -95,7 +93,7 @@ def bench_rows(bench) -> str:
                 *(cell(us(time[k]) if time else "-") for k in ("p50_us", "p90_us")),
                 *([] if on_cpu else [cell(us(other["p50_us"]) if other else "-"),
                                      cell(us(row["host_us"]) if row.get("host_us") else "-")]),
-                cell(bench_parts.rate(time["tflops"]) if time else "-"),
+                cell(rate(time["tflops"]) if time else "-"),
                 cell(f"{time['percent_of_bound']:.0f}%" if time and time.get("percent_of_bound")
                      else "-")])
     return table(["suite", "case", "type", "implementation", "gate", "scaled error", "p50 us",
@@ -103,8 +101,7 @@ def bench_rows(bench) -> str:
                  5, rows)
 
 
-def bench_section(name: str, evidence: dict, is_stale, shown: str) -> str:
-    """`shown`: its pictures."""
+def bench_section(name: str, evidence: dict, is_stale) -> str:
     bench = bench_parts.Bench(evidence, is_stale)
     protocols = "".join(f"<li><b>{html.escape(p)}</b>: {html.escape(text)}</li>"
                         for p, text in evidence["protocols"].items())
@@ -112,7 +109,7 @@ def bench_section(name: str, evidence: dict, is_stale, shown: str) -> str:
     ceilings = "".join(tag("li", line.removeprefix("- ")) for line in bench.ceilings().split("\n"))
     return (f"<h1>Kernels and peers: {html.escape(name)}</h1>" + tag("p", bench.where()) +
             f"<ul>{protocols}</ul><p>Ceilings of the run:</p><ul>{ceilings}</ul>" +
-            (f"<p>Notes:</p><ul>{notes}</ul>" if notes else "") + shown +
+            (f"<p>Notes:</p><ul>{notes}</ul>" if notes else "") +
             "<h2>Every point</h2>" +
             f'<p class="faint">Times by the protocol {html.escape(bench.protocol)}. Click a heading '
             "to sort. The bound is the least time that the matrix product and the copy of the same "
@@ -120,7 +117,7 @@ def bench_section(name: str, evidence: dict, is_stale, shown: str) -> str:
             bench_rows(bench))
 
 
-def ladder_section(evidence: dict, is_stale, shown: str) -> str:
+def ladder_section(evidence: dict, is_stale) -> str:
     shapes = [shape["name"] for shape in evidence["shapes"]]
     rows = []
     for rung in evidence["rungs"]:
@@ -133,7 +130,7 @@ def ladder_section(evidence: dict, is_stale, shown: str) -> str:
     for backend, times in ladder_parts.peer_times(evidence).items():
         rows.append([cell(f"PyTorch {backend}", True), cell("", True), cell("", True),
                      *(cell(us(times.get(shape))) for shape in shapes)])
-    return ("<h1>The ladder</h1>" + tag("p", where(evidence)) + shown +
+    return ("<h1>The ladder</h1>" + tag("p", where(evidence)) +
             table(["rung", "adds", "gate", *(f"{shape} us" for shape in shapes)], 3, rows))
 
 
@@ -155,25 +152,14 @@ def cpu_section(name: str, evidence: dict) -> str:
             table(["case", "ms", "GFLOP/s", "of the fp32 peak"], 1, rows))
 
 
-def pictures_of(all_evidence: Evidence, names: tuple[str, ...]) -> str:
-    """Those that there are, each under its title."""
-    there = pictures.drawings(all_evidence)
-    return "".join(tag("h2", pictures.TEXTS[name]) + pictures.part(all_evidence, name, "images")
-                   for name in names if name in there)
-
-
 def render(all_evidence: Evidence) -> str:
     body = []
-    # The one that the documentation shows comes first, and has pictures.
+    # The one that the documentation shows comes first.
     for name, evidence in sorted(all_evidence.of_kind("bench").items(),
                                  key=lambda item: item[0] != bench_parts.MAIN):
-        shown = ("sweep", "roofline", "latency") if name == bench_parts.MAIN else ()
-        body.append(bench_section(name, evidence, all_evidence.is_stale,
-                                  pictures_of(all_evidence, shown)))
-    for name, evidence in all_evidence.of_kind("ladder").items():
-        shown = ("ladder",) if name == "ladder" else ()
-        body.append(ladder_section(evidence, all_evidence.is_stale,
-                                   pictures_of(all_evidence, shown)))
+        body.append(bench_section(name, evidence, all_evidence.is_stale))
+    for evidence in all_evidence.of_kind("ladder").values():
+        body.append(ladder_section(evidence, all_evidence.is_stale))
     for name, evidence in all_evidence.of_kind("small_grid").items():
         body.append(small_section(name, evidence, all_evidence.is_stale))
     for name, evidence in all_evidence.of_kind("cpu").items():

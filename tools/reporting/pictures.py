@@ -1,6 +1,7 @@
-"""SVGs for the pages, light and dark: diagrams, and plots by matplotlib. Each carries the hash of what it shows, so
-that --check needs no matplotlib."""
+"""SVGs for the pages: diagrams, and plots by matplotlib. Each has the colours of both themes, and carries the hash of
+what it shows, so that --check needs no matplotlib."""
 import hashlib
+import io
 import json
 import math
 import pathlib
@@ -10,14 +11,12 @@ from reporting import bench as bench_parts
 from reporting import diagrams
 from reporting import fp8 as fp8_parts
 from reporting import ladder as ladder_parts
-from reporting import plots, schedules
+from reporting import plots, schedules, themes
 from reporting.evidence import Evidence, Failure
 from reporting.text import length, us
 
-HASH = re.compile(r"<dc:description>shows ([0-9a-f]{16})</dc:description>")
-STYLE = 3  # of the drawing itself: part of the hash
-THEMES = {"": {"ground": "#ffffff", "ink": "#1a1d21", "grid": "#d9dee4"},
-          "-dark": {"ground": "#0d1117", "ink": "#dde3ea", "grid": "#30363d"}}
+HASH = re.compile(r">shows ([0-9a-f]{16})</dc:description>")
+STYLE = 4  # of the drawing itself: part of the hash
 FP8_FLOOR = 1e-6  # smaller errors are drawn here
 SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
 TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by sequence length",
@@ -252,19 +251,16 @@ def drawn_by_hand() -> dict:
     return {"architecture": (diagrams.architecture_shown(), diagrams.architecture)} | schedules.all_of_them()
 
 
-def pictures(all_evidence: Evidence) -> dict:
-    """By file name: the hash of what is to be seen, the function that draws it, and its theme."""
-    return {f"{name}{suffix}.svg": (hash_of([shown, theme]), draw, theme)
-            for name, (shown, draw) in (drawings(all_evidence) | drawn_by_hand()).items()
-            for suffix, theme in THEMES.items()}
+def hashes(all_evidence: Evidence) -> dict[str, str]:
+    """By file name: the hash of what is to be seen."""
+    return {f"{name}.svg": hash_of(shown) for name, (shown, _) in (drawings(all_evidence) | drawn_by_hand()).items()}
 
 
 def part(all_evidence: Evidence, name: str, folder: str) -> str:
-    """A picture in a page; GitHub shows the one that suits its reader's theme."""
+    """A picture in a page."""
     if name not in drawings(all_evidence) | drawn_by_hand():
         return "Not in this run."
-    return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
-            f'<img alt="{TEXTS[name]}" src="{folder}/{name}.svg"></picture>')
+    return f'<img alt="{TEXTS[name]}" src="{folder}/{name}.svg">'
 
 
 def parts(all_evidence: Evidence) -> dict:
@@ -275,50 +271,54 @@ def parts(all_evidence: Evidence) -> dict:
     return found
 
 
-def settings(theme: dict) -> dict:
-    ink = theme["ink"]
-    return {"figure.facecolor": theme["ground"], "axes.facecolor": theme["ground"],
-            "savefig.facecolor": theme["ground"], "legend.facecolor": theme["ground"],
-            "legend.edgecolor": theme["grid"], "grid.color": theme["grid"], "text.color": ink,
-            "axes.labelcolor": ink, "axes.edgecolor": theme["grid"], "xtick.color": ink,
-            "ytick.color": ink, "axes.titlesize": 11, "font.size": 9.5,
+def settings() -> dict:
+    ground, ink, grid = (themes.COLORS[name][0] for name in ("ground", "ink", "grid"))
+    return {"figure.facecolor": ground, "axes.facecolor": ground, "savefig.facecolor": ground,
+            "legend.facecolor": ground, "legend.edgecolor": grid, "grid.color": grid, "text.color": ink,
+            "axes.labelcolor": ink, "axes.edgecolor": grid, "xtick.color": ink,
+            "ytick.color": ink, "axes.titlesize": 11, "font.size": 9.5, "font.sans-serif": ["DejaVu Sans"],
             # Text stays text, and the same evidence gives the same bytes.
             "svg.fonttype": "none", "svg.hashsalt": "flashcore"}
 
 
-def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
-    """Draws those that are out of date, and removes those with nothing left to show."""
-    wanted = pictures(all_evidence)
-    for name in outdated(all_evidence, folder):
-        if name not in wanted:
-            (folder / name).unlink()
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (make, suffix) in {f"{name}{suffix}.svg": (make, suffix) for name, (_, make) in drawn_by_hand().items()
-                                 for suffix in THEMES}.items():
-        (folder / name).write_text(make(suffix, THEMES[suffix], wanted[name][0]), encoding="utf-8")
-    names = [name for name in outdated(all_evidence, folder)]
-    if not names:
-        return
+def plotted(draw, digest: str) -> str:
+    """A plot as a small SVG, with the colours of both themes."""
     try:
         import matplotlib
         matplotlib.use("svg")
         from matplotlib import pyplot
     except ImportError as error:
-        raise Failure("pictures need matplotlib, which is not here; --no-pictures leaves "
-                      f"{', '.join(names)} as they are") from error
-    for name in names:
-        shown, draw, theme = wanted[name]
-        with pyplot.rc_context(settings(theme)):
-            figure = draw(pyplot)
-            figure.savefig(folder / name, bbox_inches="tight",
-                           metadata={"Description": f"shows {shown}", "Date": None})
-            pyplot.close(figure)
+        raise Failure("pictures need matplotlib, which is not here; --no-pictures leaves them as they are") from error
+    with pyplot.rc_context(settings()):
+        figure, file = draw(pyplot), io.StringIO()
+        figure.savefig(file, format="svg", bbox_inches="tight")
+        pyplot.close(figure)
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", re.sub(r"\n *", "\n", file.getvalue()))
+    for name, (light, _) in themes.COLORS.items():
+        text = text.replace(light, f"var(--{name})")
+    classes: dict[str, str] = {}
+    text = re.sub(r'style="(.*?)"', lambda found: f'class="{classes.setdefault(found[1], f"c{len(classes)}")}"', text)
+    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
+    head = f"{themes.described(digest)}\n{themes.style()}\n<style>{rules}</style>"
+    return re.sub(r"<metadata>.*?</metadata>", lambda _: head, text, flags=re.DOTALL)
+
+
+def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
+    """Draws those that are out of date, and removes those with nothing left to show."""
+    wanted, by_hand = hashes(all_evidence), drawn_by_hand()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in outdated(all_evidence, folder):
+        if name not in wanted:
+            (folder / name).unlink()
+            continue
+        title = name.removesuffix(".svg")
+        digest = wanted[name]
+        text = by_hand[title][1](digest) if title in by_hand else plotted(drawings(all_evidence)[title][1], digest)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def outdated(all_evidence: Evidence, folder: pathlib.Path) -> list[str]:
     """Files that are missing, show something else, or have nothing to show."""
-    wanted = pictures(all_evidence)
-    names = [f"{name}{suffix}.svg" for name in TEXTS for suffix in THEMES]
-    return [name for name in names
-            if (hash_in(folder / name) != wanted[name][0] if name in wanted
-                else (folder / name).exists())]
+    wanted = hashes(all_evidence)
+    return [name for name in (f"{title}.svg" for title in TEXTS)
+            if (hash_in(folder / name) != wanted[name] if name in wanted else (folder / name).exists())]

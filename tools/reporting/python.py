@@ -66,8 +66,6 @@ def tests(all_evidence: Evidence, files: dict[str, dict]) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    called = all_evidence.of_kind("python_call")
     tested = all_evidence.of_kind("python_tests")
-    return {"python calls": lambda: "\n\n".join(calls(all_evidence, file)
-                                                for file in called.values()) or "Not measured yet.",
+    return {"python calls": all_evidence.each("python_call", lambda file: calls(all_evidence, file)),
             "python tests": lambda: tests(all_evidence, tested) if tested else "Not run yet."}

@@ -28,10 +28,8 @@ def errors(evidence: dict, what: str, columns: list[str]) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    files = all_evidence.of_kind("quantization")
-
     def each(make):
-        return lambda: "\n\n".join(make(file) for file in files.values()) or "Not measured yet."
+        return all_evidence.each("quantization", make)
 
     return {
         "quantization where": each(lambda e: cell(

@@ -1,13 +1,13 @@
-"""The schedules of kernels as pictures: who does what at the same time. SVG, light and dark; not to scale."""
+"""The schedules of kernels as pictures: who does what at the same time. SVG, not to scale."""
 import html
 
-from reporting.diagrams import FONT
+from reporting import themes
 from reporting.evidence import Failure
 
 UNIT, ROW, NAME = 22, 30, 110  # pixels: of time, of a lane, of the lanes' names
 LETTER = 6.6  # pixels, at most about that
-FILLS = {"": {"copy": "#cfe2f8", "product": "#c9e8d2", "exp": "#fbdcb4", "store": "#e4d5f5", "wait": "#e6e8eb", "work": "#d3ece9"},
-         "-dark": {"copy": "#1d3d63", "product": "#1b4a2c", "exp": "#5c3a12", "store": "#44306a", "wait": "#30363d", "work": "#174440"}}
+FILLS = {"copy": ("#cfe2f8", "#1d3d63"), "product": ("#c9e8d2", "#1b4a2c"), "exp": ("#fbdcb4", "#5c3a12"),
+         "store": ("#e4d5f5", "#44306a"), "wait": ("#e6e8eb", "#30363d"), "work": ("#d3ece9", "#174440")}  # light, dark
 KINDS = {"copy": "copies", "product": "tensor cores", "exp": "exponentials and other arithmetic", "store": "stores",
          "wait": "waits and turns", "work": "work"}
 
@@ -102,7 +102,7 @@ SCHEDULES = {
 }
 
 
-def piece(begin: float, end: float, words: str, kind: str, top: float, fills: dict, colors: dict) -> str:
+def piece(begin: float, end: float, words: str, kind: str, top: float) -> str:
     left, width = NAME + begin * UNIT, (end - begin) * UNIT
     if len(words) * LETTER > width + 4:
         raise Failure(f"tools/reporting/schedules.py: '{words}' has {len(words)} letters, wanted at most {width / LETTER:.0f}")
@@ -110,37 +110,32 @@ def piece(begin: float, end: float, words: str, kind: str, top: float, fills: di
     label = f'<text {middle} text-anchor="middle" font-size="11">{html.escape(words)}</text>'
     if kind == "none":
         return label
-    return (f'<rect x="{left + 1:g}" y="{top}" width="{width - 2:g}" height="{ROW - 8}" rx="3" fill="{fills[kind]}" '
-            f'stroke="{colors["grid"]}"/>{label}')
+    return (f'<rect x="{left + 1:g}" y="{top}" width="{width - 2:g}" height="{ROW - 8}" rx="3" class="{kind}"/>'
+            f"{label}")
 
 
-def draw(name: str, theme: str, colors: dict, digest: str) -> str:
+def draw(name: str, digest: str) -> str:
     title, lanes, note = SCHEDULES[name]
-    fills = FILLS[theme]
     last = max(end for _, pieces in lanes for _, end, *_ in pieces)
-    used = dict.fromkeys(kind for _, pieces in lanes for *_, kind in pieces if kind != "none")
+    used = [kind for kind in KINDS if any(kind == one for _, pieces in lanes for *_, one in pieces)]
     width, height = NAME + last * UNIT + 12, 34 + ROW * len(lanes) + 50
-    lines = ['<svg xmlns="http://www.w3.org/2000/svg" xmlns:dc="http://purl.org/dc/elements/1.1/" '
-             f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" font-family="{FONT}">',
-             f"<metadata><dc:description>shows {digest}</dc:description></metadata>", f"<title>{html.escape(title)}</title>",
-             f"<style>text{{fill:{colors['ink']}}}</style>",
-             f'<rect width="{width}" height="{height}" fill="{colors["ground"]}"/>',
+    lines = [*themes.begin((0, 0, width, height), html.escape(title), digest, {kind: FILLS[kind] for kind in used}),
              f'<text x="10" y="20" font-size="13" font-weight="bold">{html.escape(title)}</text>']
     for number, (lane, pieces) in enumerate(lanes):
         top = 34 + number * ROW
         lines.append(f'<text x="10" y="{top + ROW / 2 + 1:g}" font-size="12">{html.escape(lane)}</text>')
-        lines += [piece(*one, top, fills, colors) for one in pieces]
+        lines += [piece(*one, top) for one in pieces]
     below = 34 + ROW * len(lanes) + 14
     lines.append(f'<text x="10" y="{below}" font-size="11.5">{html.escape(note)}</text>')
     left = 10
-    for kind in [kind for kind in KINDS if kind in used]:
-        lines.append(f'<rect x="{left}" y="{below + 12}" width="14" height="12" rx="2" fill="{fills[kind]}" '
-                     f'stroke="{colors["grid"]}"/><text x="{left + 20}" y="{below + 22}" font-size="11">{KINDS[kind]}</text>')
+    for kind in used:
+        lines.append(f'<rect x="{left}" y="{below + 12}" width="14" height="12" rx="2" class="{kind}"/>'
+                     f'<text x="{left + 20}" y="{below + 22}" font-size="11">{KINDS[kind]}</text>')
         left += 40 + 6 * len(KINDS[kind])
     return "\n".join(lines) + "\n</svg>\n"
 
 
 def all_of_them() -> dict:
     """By name: what is to be seen, and the function that gives the text of the SVG."""
-    return {name: ([shown, FILLS], lambda theme, colors, digest, name=name: draw(name, theme, colors, digest))
+    return {name: ([shown, FILLS], lambda digest, name=name: draw(name, digest))
             for name, shown in SCHEDULES.items()}

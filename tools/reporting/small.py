@@ -1,9 +1,8 @@
 """The parts that come from the evidence of flashcore_small_grid: problems of one batch entry."""
-import math
 import statistics
 
 from reporting.evidence import STALE, Evidence, where
-from reporting.text import cell, table, us
+from reporting.text import cell, cut_short, table, us
 
 GRID, EAGER = "small-grid-h200", "small-eager-h200"  # docs/evidence
 
@@ -27,8 +26,7 @@ class Grid:
         return f"`{cell(name)}`" + (f", {cell(how)}" if how else "") + (STALE if stale else "")
 
     def where(self) -> str:
-        text = cell(f"{where(self.evidence)} {self.evidence['timing']}.")
-        return text + ("" if self.evidence["complete"] else " The run was cut short: some cases are missing.")
+        return cell(f"{where(self.evidence)} {self.evidence['timing']}.") + cut_short(self.evidence, "cases")
 
     def lines(self) -> list[list[str]]:
         """Device time of a call; where it was measured, that of a call of an eager loop after it."""
@@ -62,7 +60,7 @@ class Grid:
         if goal:
             named.append(("all of 8 to 32 heads and 128 to 1024 keys", goal))
         rows = [[name, str(len(ratios)),
-                 f"{math.exp(statistics.fmean(map(math.log, ratios))):.2f}",
+                 f"{statistics.geometric_mean(ratios):.2f}",
                  f"{min(ratios):.2f}", f"{max(ratios):.2f}", str(sum(r < 1 for r in ratios))]
                 for name, ratios in named]
         return table(["type", "shapes", "geometric mean", "least", "most", "behind"], rows)
@@ -76,10 +74,7 @@ class Grid:
 
 def parts(all_evidence: Evidence) -> dict:
     def of(name, make):
-        def text() -> str:
-            evidence = all_evidence.files.get(name)
-            return make(Grid(evidence, all_evidence.is_stale)) if evidence else "Not measured yet."
-        return text
+        return all_evidence.part(name, lambda file: make(Grid(file, all_evidence.is_stale)))
 
     return {"small eager": of(EAGER, Grid.table), "small eager where": of(EAGER, Grid.where),
             "small grid where": of(GRID, Grid.where),

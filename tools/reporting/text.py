@@ -1,7 +1,7 @@
 """Numbers and tables in Markdown, and the markers they are written between."""
 import re
 
-from reporting.evidence import Failure
+from reporting.evidence import NOT_MEASURED, STALE, Failure, where
 
 BEGIN, END = "<!-- generated: {} -->", "<!-- end: {} -->"
 MARKER_END = "<!-- end: "
@@ -26,6 +26,41 @@ def cell(text: str) -> str:
     """Text of a file, which must not end a cell or begin markup."""
     text = re.sub(r"[\r\n]", " ", str(text))
     return text.replace("<", "&lt;").replace(">", "&gt;").replace("|", "&#124;")
+
+
+def code(name: str, stale: bool = False) -> str:
+    return f"`{cell(name)}`" + (STALE if stale else "")
+
+
+def listed(files: dict[str, dict]) -> str:
+    """Where each file of evidence comes from."""
+    return "\n".join(f"- `docs/evidence/{name}.json`: {cell(' '.join([where(file), *file.get('notes', [])]))}"
+                     for name, file in files.items()) or NOT_MEASURED
+
+
+def cut_short(evidence: dict, what: str) -> str:
+    return "" if evidence["complete"] else f" The run was cut short: some {what} are missing."
+
+
+def rate(tflops: float) -> str:
+    return f"{tflops:.0f}" if tflops >= 100 else f"{tflops:.3g}"
+
+
+def ceilings_text(of_run: dict) -> str:
+    lines = []
+    for protocol, values in of_run.items():
+        parts = []
+        if "empty_kernel" in values:
+            parts.append(f"empty kernel {values['empty_kernel']['p50_us']:.2f} us")
+        if "copy_bytes_per_second" in values:
+            parts.append(f"copy {values['copy_bytes_per_second'] * 1e-12:.2f} TB/s")
+        if "read_bytes_per_second" in values:
+            parts.append(f"read {values['read_bytes_per_second'] * 1e-9:.1f} GB/s")
+        for dtype, product in values.get("matrix_product", {}).items():
+            if product:
+                parts.append(f"{cell(dtype)} matrix product {rate(product['tflops'])} TFLOP/s")
+        lines.append(f"- {cell(protocol)}: " + ", ".join(parts))
+    return "\n".join(lines) or "None was measured."
 
 
 def table(header: list[str], rows: list[list[str]], left: int = 1) -> str:

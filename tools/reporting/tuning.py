@@ -2,7 +2,7 @@
 import json
 import statistics
 
-from reporting.evidence import STALE, Evidence, where
+from reporting.evidence import NOT_MEASURED, STALE, Evidence, where
 from reporting.text import cell, table, us
 
 # docs/evidence: what each file is of.
@@ -72,7 +72,7 @@ def summary(files: dict[str, Tuned]) -> str:
         if name == LIMITED and GRID in files and LIMITED in files:
             lines.append(told(files[GRID], files[LIMITED]))
     if not lines:
-        return "Not measured yet."
+        return NOT_MEASURED
     return table(["problems", "number", "candidates (without a time)", "winners", "regret, mean (worst)",
                   "to the fastest median", "seconds"], lines)
 
@@ -84,7 +84,7 @@ def wheres(files: dict[str, Tuned]) -> str:
             text = cell(where(files[name].evidence).rpartition(", ")[0] + ".")
             texts.setdefault(text, []).append(title.format(files[name].evidence.get("grid_limit", 0)))
     return "\n".join(f"{text} ({', '.join(titles)})" for text, titles in texts.items()) or \
-        "Not measured yet."
+        NOT_MEASURED
 
 
 def choice(one: dict | None) -> list[str]:
@@ -99,7 +99,7 @@ def choice(one: dict | None) -> list[str]:
 
 def by_case(files: dict[str, Tuned]) -> str:
     if GRID not in files:
-        return "Not measured yet."
+        return NOT_MEASURED
     limited = {one["name"]: one for one in files[LIMITED].cases} if LIMITED in files else {}
     rows = [[cell(one["name"]), cell(one["dtype"]), *choice(one),
              *(choice(limited.get(one["name"]))[i] for i in (0, 2))] for one in files[GRID].cases]

@@ -1,6 +1,6 @@
 """The parts that come from the evidence of `flashcore verify --out`."""
-from reporting.evidence import STALE, Evidence, where
-from reporting.text import cell, table
+from reporting.evidence import NOT_MEASURED, STALE, Evidence
+from reporting.text import cell, code, listed, table
 
 
 def errors(rows: list[dict]) -> str:
@@ -47,8 +47,7 @@ def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
     rows = []
     for evidence in files.values():
         for kernel, measured in evidence["fingerprints"].items():
-            stale = STALE if all_evidence.is_stale(kernel, measured) else ""
-            rows.append([f"`{cell(kernel)}`{stale}", gates(evidence, kernel),
+            rows.append([code(kernel, all_evidence.is_stale(kernel, measured)), gates(evidence, kernel),
                          scores(evidence, kernel), random(evidence, kernel),
                          sanitizers(evidence, kernel)])
     rows.sort(key=lambda row: [text.replace(STALE, "") for text in row])
@@ -66,7 +65,7 @@ def mutants(files: dict[str, dict]) -> str:
     for name in [*seen, ""]:
         those = [row for row in ran if name in ("", row["file"])]
         noticed = sum(row["outcome"] == "noticed" for row in those)
-        lines.append([f"`{cell(name)}`" if name else "all", str(len(those)), str(noticed),
+        lines.append([code(name) if name else "all", str(len(those)), str(noticed),
                       f"{100 * noticed / len(those):.0f}%"])
     text = table(["file", "faults", "noticed", ""], lines, left=1)
     left = [row for row in rows if row["outcome"] != "noticed"]
@@ -76,14 +75,7 @@ def mutants(files: dict[str, dict]) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    injected = all_evidence.of_kind("mutants")
     files = all_evidence.of_kind("verify")
-
-    def made(make):
-        return lambda: make() if files else "Not measured yet."
-
-    return {"mutants": lambda: mutants(injected),
-            "verify": made(lambda: gate_table(all_evidence, files)),
-            "verify where": made(lambda: "\n".join(
-                f"- `docs/evidence/{name}.json`: {cell(where(evidence))}"
-                for name, evidence in files.items()))}
+    return {"mutants": lambda: mutants(all_evidence.of_kind("mutants")),
+            "verify": lambda: gate_table(all_evidence, files) if files else NOT_MEASURED,
+            "verify where": lambda: listed(files)}
