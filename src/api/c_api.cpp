@@ -164,6 +164,17 @@ Status with_problem(const flashcore_problem* problem, const flashcore_plan_optio
   return take(*what, *how);
 }
 
+// Calls take(problem, gradients, options) with the contents of the structs.
+template <class Take>
+Status with_gradients(const flashcore_problem* problem, const flashcore_gradients* gradients,
+                      const flashcore_plan_options* options, const Take& take) {
+  return with_problem(problem, options, [&](const auto& what, const auto& how) -> Status {
+    const Result<flashcore::Gradients> wanted = flashcore::api::read_gradients(gradients);
+    if (!wanted.ok()) return wanted.status();
+    return take(what, *wanted, how);
+  });
+}
+
 using Verdicts = Result<std::vector<flashcore::KernelVerdict>>;
 
 template <class Visit>
@@ -272,26 +283,22 @@ flashcore_status flashcore_tensor_strided(flashcore_tensor* tensor, int32_t dtyp
   return guarded([&] { return make_tensor(tensor, dtype, rank, shape, stride, true); });
 }
 
-flashcore_status flashcore_problem_init(flashcore_problem* problem, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
-}
-
-flashcore_status flashcore_plan_options_init(flashcore_plan_options* options, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(options, struct_size); });
-}
-
-flashcore_status flashcore_arguments_init(flashcore_arguments* arguments, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
-}
-
-flashcore_status flashcore_gradients_init(flashcore_gradients* gradients, size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(gradients, struct_size); });
-}
-
-flashcore_status flashcore_backward_arguments_init(flashcore_backward_arguments* arguments,
-                                                   size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
-}
+#define FLASHCORE_INIT(type)                                                     \
+  flashcore_status type##_init(type* to, size_t struct_size) {                   \
+    return guarded([&] { return flashcore::api::init_sized(to, struct_size); }); \
+  }
+FLASHCORE_INIT(flashcore_problem)
+FLASHCORE_INIT(flashcore_plan_options)
+FLASHCORE_INIT(flashcore_arguments)
+FLASHCORE_INIT(flashcore_gradients)
+FLASHCORE_INIT(flashcore_backward_arguments)
+FLASHCORE_INIT(flashcore_merge_problem)
+FLASHCORE_INIT(flashcore_merge_arguments)
+FLASHCORE_INIT(flashcore_append_problem)
+FLASHCORE_INIT(flashcore_append_arguments)
+FLASHCORE_INIT(flashcore_quantize_problem)
+FLASHCORE_INIT(flashcore_quantize_arguments)
+#undef FLASHCORE_INIT
 
 flashcore_status flashcore_device_count(size_t* count) {
   return guarded([&]() -> Status {
@@ -331,10 +338,8 @@ flashcore_status flashcore_backward_plan_create(const flashcore_problem* problem
   return guarded([&]() -> Status {
     FLASHCORE_RETURN_IF_ERROR(check_output("plan", plan));
     *plan = nullptr;
-    return with_problem(problem, options, [&](const auto& what, const auto& how) -> Status {
-      const Result<flashcore::Gradients> wanted = flashcore::api::read_gradients(gradients);
-      if (!wanted.ok()) return wanted.status();
-      return keep_plan(flashcore::make_backward_plan(what, *wanted, how), plan);
+    return with_gradients(problem, gradients, options, [&](const auto&... all) {
+      return keep_plan(flashcore::make_backward_plan(all...), plan);
     });
   });
 }
@@ -370,16 +375,6 @@ flashcore_status flashcore_plan_run_backward(const flashcore_plan* plan,
                   "flashcore_backward_plan_create");
 }
 
-flashcore_status flashcore_merge_problem_init(flashcore_merge_problem* problem,
-                                              size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
-}
-
-flashcore_status flashcore_merge_arguments_init(flashcore_merge_arguments* arguments,
-                                                size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
-}
-
 flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
                                  const flashcore_merge_arguments* arguments,
                                  const flashcore_plan_options* options, void* stream) {
@@ -387,16 +382,6 @@ flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
               [&](const auto& what, const auto& data, const auto& how) {
                 return flashcore::merge(what, data, how, {stream});
               });
-}
-
-flashcore_status flashcore_append_problem_init(flashcore_append_problem* problem,
-                                               size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
-}
-
-flashcore_status flashcore_append_arguments_init(flashcore_append_arguments* arguments,
-                                                 size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_append(const flashcore_append_problem* problem,
@@ -424,16 +409,6 @@ flashcore_status flashcore_append_and_attend(const flashcore_append_problem* pro
         return flashcore::append_and_attend(what, data, live->plan, *attention, how, workspace,
                                             workspace_bytes, {stream});
       });
-}
-
-flashcore_status flashcore_quantize_problem_init(flashcore_quantize_problem* problem,
-                                                 size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(problem, struct_size); });
-}
-
-flashcore_status flashcore_quantize_arguments_init(flashcore_quantize_arguments* arguments,
-                                                   size_t struct_size) {
-  return guarded([&] { return flashcore::api::init_sized(arguments, struct_size); });
 }
 
 flashcore_status flashcore_quantize(const flashcore_quantize_problem* problem,
@@ -472,10 +447,8 @@ flashcore_status flashcore_visit_backward_verdicts(const flashcore_problem* prob
                                                    flashcore_verdict_visitor visit, void* user) {
   if (visit == nullptr) return guarded([&] { return no_function("visit"); });
   return guarded([&] {
-    return with_problem(problem, options, [&](const auto& what, const auto& how) -> Status {
-      const Result<flashcore::Gradients> wanted = flashcore::api::read_gradients(gradients);
-      if (!wanted.ok()) return wanted.status();
-      return visit_each(flashcore::explain_backward(what, *wanted, how), visiting(visit, user));
+    return with_gradients(problem, gradients, options, [&](const auto&... all) {
+      return visit_each(flashcore::explain_backward(all...), visiting(visit, user));
     });
   });
 }

@@ -37,32 +37,9 @@ std::string text_of(Dtypes dtypes) {
 
 // ---- one feature
 
-// Of inputs and outputs that are there or not.
-struct Words {
-  Feature feature;
-  std::string_view name, wanted;
-};
-constexpr Words kGiven[] = {{packed, "cu_seqlens_q", "batch entries of their own"},
-                            {seqlens_q, "seqlens_q", "none"},
-                            {seqlens_kv, "seqlens_kv", "none"},
-                            {causal_offsets, "causal_offsets", "none"},
-                            {page_table, "page_table", "keys and values in one piece"},
-                            {kv_indices, "kv_indices", "keys and values in one piece"},
-                            {cache_leftpad, "cache_leftpad", "keys from the first row"},
-                            {v_transposed, "v_transposed", "V in rows of keys"},
-                            {tree_mask, "tree_mask", "a mask of pairs"},
-                            {bias, "bias", "none"},
-                            {mask, "mask", "none"},
-                            {alibi_slopes, "alibi_slopes", "none"},
-                            {sinks, "sinks", "none"},
-                            {dropout_state, "dropout_state", "seed and offset as numbers"},
-                            {o_scale, "o_scale", "an O without a scale"},
-                            {amax_o, "amax_o", "O and LSE alone"},
-                            {amax_s, "amax_s", "O and LSE alone"}};
-
-const Words* words_of(Feature one) {
-  for (const Words& words : kGiven) {
-    if (words.feature == one) return &words;
+const Given* given(Feature feature) {
+  for (const Given& one : all_given()) {
+    if (one.feature == feature) return &one;
   }
   return nullptr;
 }
@@ -154,16 +131,16 @@ std::string sentence(Feature one, const BackwardProblem& problem) {
 
 template <class AnyProblem>
 std::string refuse_feature(Feature one, const AnyProblem& problem) {
-  const Words* const words = words_of(one);
-  if (words == nullptr) return sentence(one, problem);
-  return fmt::format("{}: is given, wanted {}", words->name, words->wanted);
+  const Given* const input = given(one);
+  if (input == nullptr) return sentence(one, problem);
+  return fmt::format("{}: is given, wanted {}", input->name, input->wanted);
 }
 
 // Of what a kernel is for.
 std::string refuse_without(Features needs) {
   std::vector<std::string> names;
-  for (const Words& words : kGiven) {
-    if (needs.has(words.feature)) names.emplace_back(words.name);
+  for (const Given& one : all_given()) {
+    if (needs.has(one.feature)) names.emplace_back(one.name);
   }
   if (names.size() == 1) return names[0] + ": is not given, wanted it";
   return fmt::format("{}: is not given, wanted one of {}", names[0], either(names));

@@ -24,6 +24,7 @@
 #include "plan/tuned_choice.hpp"
 #include "plan/tuning_plans.hpp"
 #include "problem/philox.hpp"
+#include "problem/run_tensors.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -47,6 +48,7 @@ struct Plan::Impl {
   std::string kernel;
   std::string reason;
   std::variant<ForwardPass, BackwardPass> pass;
+  RunTensors tensors;
 };
 
 namespace {
@@ -149,9 +151,11 @@ PlanContext in_config(PlanContext context, std::string config) {
   return context;
 }
 
+using Made = Result<std::shared_ptr<Plan::Impl>>;
+
 template <class AnyProblem>
-Result<Plan> plan_with(const Variant& variant, const AnyProblem& problem,
-                       const PlanContext& context, std::string reason) {
+Made plan_with(const Variant& variant, const AnyProblem& problem, const PlanContext& context,
+               std::string reason) {
   auto pass = pass_of(variant, problem, context);
   if (!pass.ok()) return pass.status();
   auto impl = std::make_shared<Plan::Impl>();
@@ -162,7 +166,7 @@ Result<Plan> plan_with(const Variant& variant, const AnyProblem& problem,
     impl->reason += "; " + note;
   }
   impl->pass = std::move(*pass);
-  return Plan(std::move(impl));
+  return impl;
 }
 
 // The names of a device's kernels.
@@ -176,8 +180,7 @@ std::string names_on(DeviceKind device) {
 }
 
 template <class AnyProblem>
-Result<Plan> plan_forced(const std::string& text, const AnyProblem& problem,
-                         const PlanContext& context) {
+Made plan_forced(const std::string& text, const AnyProblem& problem, const PlanContext& context) {
   const auto [variant, config] = asked_for(text, problem, context);
   if (variant == nullptr) {
     return invalid("kernel: is '{}', wanted one of this device's: {}", asked_name(text).name,
@@ -193,19 +196,29 @@ Result<Plan> plan_forced(const std::string& text, const AnyProblem& problem,
 }
 
 template <class AnyProblem>
-Result<Plan> plan_resolved(const Result<AnyProblem>& resolved, const PlanOptions& options) {
-  if (!resolved.ok()) return resolved.status();
+Made plan_resolved(const AnyProblem& problem, const PlanOptions& options) {
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  const std::string forced = forced_kernel(options, *resolved);
-  if (!forced.empty()) return plan_forced(forced, *resolved, *context);
+  const std::string forced = forced_kernel(options, problem);
+  if (!forced.empty()) return plan_forced(forced, problem, *context);
 
-  KernelChoice choice = choose_kernel(*resolved, *context);
+  KernelChoice choice = choose_kernel(problem, *context);
   if (choice.kernel == nullptr) {
     return unsupported("problem: no kernel of this device computes it ({})", choice.reason);
   }
-  return plan_with(*choice.kernel, *resolved, in_config(*context, std::move(choice.config)),
+  return plan_with(*choice.kernel, problem, in_config(*context, std::move(choice.config)),
                    std::move(choice.reason));
+}
+
+// `what` is a problem, or a problem and its gradients.
+template <class... What>
+Result<Plan> plan_of(const PlanOptions& options, const What&... what) {
+  const auto resolved = resolve(what...);
+  if (!resolved.ok()) return resolved.status();
+  Made plan = plan_resolved(*resolved, options);
+  if (!plan.ok()) return plan.status();
+  (*plan)->tensors = RunTensors(what...);
+  return Plan(std::move(*plan));
 }
 
 template <class AnyProblem>
@@ -271,9 +284,9 @@ bool brings_its_own(DeviceKind device, const void* workspace, size_t workspace_b
 }
 
 template <class Pass, class AnyArguments>
-Status check_data(const Pass& pass, DeviceKind device, const AnyArguments& arguments) {
-  FLASHCORE_RETURN_IF_ERROR(check_pointers(pass.problem, arguments));
-  if (device == DeviceKind::cpu) {
+Status check_data(const Plan::Impl& plan, const Pass& pass, const AnyArguments& arguments) {
+  FLASHCORE_RETURN_IF_ERROR(plan.tensors.check(arguments));
+  if (plan.device.kind == DeviceKind::cpu) {
     FLASHCORE_RETURN_IF_ERROR(check_lengths(forward_of(pass.problem), forward_of(arguments)));
     FLASHCORE_RETURN_IF_ERROR(check_o_scale(forward_of(pass.problem), forward_of(arguments)));
   }
@@ -281,9 +294,10 @@ Status check_data(const Pass& pass, DeviceKind device, const AnyArguments& argum
 }
 
 template <class Pass, class AnyArguments>
-Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& arguments, void* workspace,
-                size_t workspace_bytes, Stream stream) {
-  FLASHCORE_RETURN_IF_ERROR(check_data(pass, device, arguments));
+Status run_pass(const Plan::Impl& plan, const Pass& pass, const AnyArguments& arguments,
+                void* workspace, size_t workspace_bytes, Stream stream) {
+  FLASHCORE_RETURN_IF_ERROR(check_data(plan, pass, arguments));
+  const DeviceKind device = plan.device.kind;
   const size_t wanted = pass.planned.workspace_bytes;
   try {
     OwnedWorkspace owned;  // on the CPU, if the caller passed none
@@ -316,12 +330,12 @@ Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& argumen
 }  // namespace
 
 Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
-  return plan_resolved(resolve(problem), options);
+  return plan_of(options, problem);
 }
 
 Result<Plan> make_backward_plan(const Problem& problem, const Gradients& gradients,
                                 const PlanOptions& options) {
-  return plan_resolved(resolve(problem, gradients), options);
+  return plan_of(options, problem, gradients);
 }
 
 Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {
@@ -375,14 +389,14 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
                  Stream stream) const {
   const auto* const pass = std::get_if<ForwardPass>(&impl_->pass);
   if (pass == nullptr) return invalid("plan: is of a backward pass, wanted BackwardArguments");
-  return run_pass(*pass, impl_->device.kind, arguments, workspace, workspace_bytes, stream);
+  return run_pass(*impl_, *pass, arguments, workspace, workspace_bytes, stream);
 }
 
 Status Plan::run(const BackwardArguments& arguments, void* workspace, size_t workspace_bytes,
                  Stream stream) const {
   const auto* const pass = std::get_if<BackwardPass>(&impl_->pass);
   if (pass == nullptr) return invalid("plan: is of a forward pass, wanted Arguments");
-  return run_pass(*pass, impl_->device.kind, arguments, workspace, workspace_bytes, stream);
+  return run_pass(*impl_, *pass, arguments, workspace, workspace_bytes, stream);
 }
 
 Status PlanChecks::of_run(const Plan& plan, const Arguments& arguments, const void* workspace,
@@ -390,7 +404,7 @@ Status PlanChecks::of_run(const Plan& plan, const Arguments& arguments, const vo
   const auto* const pass = std::get_if<ForwardPass>(&plan.impl_->pass);
   if (pass == nullptr) return invalid("plan: is of a backward pass, wanted one of attention");
   const DeviceKind device = plan.impl_->device.kind;
-  FLASHCORE_RETURN_IF_ERROR(check_data(*pass, device, arguments));
+  FLASHCORE_RETURN_IF_ERROR(check_data(*plan.impl_, *pass, arguments));
   const size_t wanted = pass->planned.workspace_bytes;
   if (wanted > 0 && !brings_its_own(device, workspace, workspace_bytes)) {
     FLASHCORE_RETURN_IF_ERROR(check_workspace(workspace, workspace_bytes, wanted));

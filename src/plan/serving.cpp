@@ -6,6 +6,7 @@
 #include "plan/cuda_calls.hpp"
 #include "plan/device.hpp"
 #include "plan/plan_checks.hpp"
+#include "problem/operands.hpp"
 #include "problem/serving.hpp"
 #include "problem/status.hpp"
 
@@ -17,8 +18,8 @@ bool is_cpu(const DeviceInfo& device) { return device.device.kind == DeviceKind:
 // The checks of a run.
 Status check(const Append& what, const AppendProblem& problem, const AppendArguments& arguments,
              const DeviceInfo& device) {
-  return is_cpu(device) ? check_arguments(what, problem, arguments)
-                        : check_pointers(what, problem, arguments);
+  FLASHCORE_RETURN_IF_ERROR(check_memory(what, arguments));
+  return is_cpu(device) ? check_places(problem, arguments) : Status();
 }
 
 Status run(const AppendProblem& problem, const AppendArguments& arguments,
@@ -35,7 +36,7 @@ Status merge(const Merge& what, const MergeArguments& arguments, const PlanOptio
   if (!problem.ok()) return problem.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  FLASHCORE_RETURN_IF_ERROR(check_pointers(what, *problem, arguments));
+  FLASHCORE_RETURN_IF_ERROR(check_memory(what, arguments));
   if (!is_cpu(context->device)) return run_on_gpu(*problem, arguments, context->device, stream);
   return without_exceptions([&] { cpu::merge(*problem, arguments, options.threads); });
 }

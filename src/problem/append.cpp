@@ -280,13 +280,7 @@ Status check_new_pages(const AppendProblem& problem, const AppendArguments& args
 
 }  // namespace
 
-Status check_pointers(const Append& what, const AppendProblem&, const AppendArguments& args) {
-  return check_memory(what, args);
-}
-
-Status check_arguments(const Append& what, const AppendProblem& problem,
-                       const AppendArguments& args) {
-  FLASHCORE_RETURN_IF_ERROR(check_pointers(what, problem, args));
+Status check_places(const AppendProblem& problem, const AppendArguments& args) {
   FLASHCORE_RETURN_IF_ERROR(check_new_lengths(problem, args));
   return check_new_pages(problem, args);
 }

@@ -44,7 +44,4 @@ struct BackwardProblem {
 // Checks the problem and its gradients, and resolves both.
 Result<BackwardProblem> resolve(const Problem& problem, const Gradients& gradients);
 
-// Checks the pointers of a run, like check_pointers of the forward pass.
-Status check_pointers(const BackwardProblem& problem, const BackwardArguments& arguments);
-
 }  // namespace flashcore

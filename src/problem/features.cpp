@@ -12,6 +12,40 @@ namespace {
 
 using enum Feature;
 
+constexpr std::string_view kNone = "none", kInOnePiece = "keys and values in one piece",
+                           kAlone = "O and LSE alone";
+
+template <auto kMember>
+bool is_present(const ForwardProblem& p) {
+  return (p.*kMember).present;
+}
+
+constexpr Given kGiven[] = {
+    {packed, "cu_seqlens_q", "batch entries of their own",
+     [](const ForwardProblem& p) { return p.packed; }},
+    {seqlens_q, "seqlens_q", kNone, is_present<&ForwardProblem::seqlens_q>},
+    {seqlens_kv, "seqlens_kv", kNone, is_present<&ForwardProblem::seqlens_kv>},
+    {causal_offsets, "causal_offsets", kNone, is_present<&ForwardProblem::causal_offsets>},
+    {page_table, "page_table", kInOnePiece,
+     [](const ForwardProblem& p) { return p.paging.present && !p.paging.flat; }},
+    {kv_indices, "kv_indices", kInOnePiece,
+     [](const ForwardProblem& p) { return p.paging.present && p.paging.flat; }},
+    {cache_leftpad, "cache_leftpad", "keys from the first row",
+     is_present<&ForwardProblem::cache_leftpad>},
+    {v_transposed, "v_transposed", "V in rows of keys",
+     [](const ForwardProblem& p) { return p.v_transposed; }},
+    {tree_mask, "tree_mask", "a mask of pairs", is_present<&ForwardProblem::tree_mask>},
+    {bias, "bias", kNone, is_present<&ForwardProblem::bias>},
+    {mask, "mask", kNone, is_present<&ForwardProblem::mask>},
+    {alibi_slopes, "alibi_slopes", kNone, is_present<&ForwardProblem::alibi_slopes>},
+    {sinks, "sinks", kNone, is_present<&ForwardProblem::sinks>},
+    {dropout_state, "dropout_state", "seed and offset as numbers",
+     is_present<&ForwardProblem::dropout_state>},
+    {o_scale, "o_scale", "an O without a scale", is_present<&ForwardProblem::o_scale>},
+    {amax_o, "amax_o", kAlone, is_present<&ForwardProblem::amax_o>},
+    {amax_s, "amax_s", kAlone, is_present<&ForwardProblem::amax_s>},
+};
+
 class Collected {
  public:
   void add(bool asked, Feature one) {
@@ -37,18 +71,10 @@ void add_types(Collected& all, const ForwardProblem& p) {
 }
 
 void add_shapes(Collected& all, const ForwardProblem& p) {
-  all.add(p.packed, packed);
-  all.add(p.seqlens_q.present, seqlens_q);
-  all.add(p.seqlens_kv.present, seqlens_kv);
-  all.add(p.causal_offsets.present, causal_offsets);
   all.add(p.head_dim_v != p.head_dim_qk, v_head_dim);
   all.add(p.heads_q != p.heads_kv, grouped_heads);
   all.add(p.band.left >= 0, window_left);
   all.add(p.band.right > 0, window_right);
-  all.add(p.paging.present && !p.paging.flat, page_table);
-  all.add(p.paging.present && p.paging.flat, kv_indices);
-  all.add(p.cache_leftpad.present, cache_leftpad);
-  all.add(p.v_transposed, v_transposed);
 }
 
 bool differs_by_block(const ForwardProblem& p, const ScaleInput& scale) {
@@ -56,19 +82,10 @@ bool differs_by_block(const ForwardProblem& p, const ScaleInput& scale) {
 }
 
 void add_scores(Collected& all, const ForwardProblem& p) {
-  all.add(p.tree_mask.present, tree_mask);
-  all.add(p.bias.present, bias);
-  all.add(p.mask.present, mask);
-  all.add(p.alibi_slopes.present, alibi_slopes);
-  all.add(p.sinks.present, sinks);
   all.add(p.softcap > 0, softcap);
   all.add(!p.scale_is_positive(), scale_not_positive);
   all.add(p.dropout_p > 0, dropout);
-  all.add(p.dropout_state.present, dropout_state);
   all.add(differs_by_block(p, p.k_scale) || differs_by_block(p, p.v_scale), block_scales);
-  all.add(p.o_scale.present, o_scale);
-  all.add(p.amax_o.present, amax_o);
-  all.add(p.amax_s.present, amax_s);
 }
 
 void add_layouts(Collected& all, const ForwardProblem& p) {
@@ -79,6 +96,8 @@ void add_layouts(Collected& all, const ForwardProblem& p) {
 }
 
 }  // namespace
+
+std::span<const Given> all_given() { return kGiven; }
 
 std::array<TensorRows, 4> forward_rows(const ForwardProblem& p) {
   const int64_t lead_q = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
@@ -107,6 +126,7 @@ std::string unmapped(const TensorRows& t) {
 
 Features features_of(const ForwardProblem& p) {
   Collected all;
+  for (const Given& one : kGiven) all.add(one.is_in(p), one.feature);
   add_types(all, p);
   add_shapes(all, p);
   add_scores(all, p);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -107,6 +108,15 @@ inline constexpr Features kUnmapped = {unmapped_inputs, unmapped_o, unmapped_gra
 inline constexpr Features kUnaligned = {unaligned_rows, unaligned_gradients};
 inline constexpr Features kLayouts = kUnmapped | kUnaligned;
 }  // namespace feature_sets
+
+// An input or output that is there or not.
+struct Given {
+  Feature feature;
+  std::string_view name;
+  std::string_view wanted;  // by a kernel that does not have it
+  bool (*is_in)(const ForwardProblem&);
+};
+std::span<const Given> all_given();
 
 Features features_of(const ForwardProblem& p);
 Features features_of(const BackwardProblem& p);

@@ -35,8 +35,4 @@ Result<MergeProblem> resolve(const Merge& what) {
   return p;
 }
 
-Status check_pointers(const Merge& what, const MergeProblem&, const MergeArguments& args) {
-  return check_memory(what, args);
-}
-
 }  // namespace flashcore

@@ -151,9 +151,6 @@ struct ForwardProblem {
 // Checks everything that can be known without data and resolves it.
 Result<ForwardProblem> resolve(const Problem& problem);
 
-// Checks the pointers of a run: null, alignment to the element, outputs that are also inputs.
-Status check_pointers(const ForwardProblem& problem, const Arguments& arguments);
-
 // Checks the contents of lengths and offsets; only if the host can read them.
 Status check_lengths(const ForwardProblem& problem, const Arguments& arguments);
 

@@ -25,7 +25,6 @@ struct MergeProblem {
 };
 
 Result<MergeProblem> resolve(const Merge& what);
-Status check_pointers(const Merge& what, const MergeProblem& problem, const MergeArguments& args);
 
 struct AppendProblem {
   // The cache as an attention problem, with the new rows as queries: q is k_new, seqlens_q is seqlens_new, o is v_new.
@@ -43,12 +42,8 @@ struct AppendProblem {
 };
 
 Result<AppendProblem> resolve(const Append& what);
-// The checks of a GPU run: they read nothing in GPU memory.
-Status check_pointers(const Append& what, const AppendProblem& problem,
-                      const AppendArguments& args);
-// The checks of a CPU run: pointers, lengths, and that every new row has a place.
-Status check_arguments(const Append& what, const AppendProblem& problem,
-                       const AppendArguments& args);
+// Checks the lengths of a run, where the host can read them, and that every new row has a place.
+Status check_places(const AppendProblem& problem, const AppendArguments& args);
 
 // The cache's arguments, as attention would get them.
 Arguments cache_arguments(const AppendArguments& args);

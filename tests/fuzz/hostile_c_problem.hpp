@@ -10,10 +10,11 @@
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "flashcore/flashcore.h"
+#include "problem/operands.hpp"
 
 namespace flashcore::tests {
 
@@ -303,73 +304,38 @@ class Memory {
  public:
   // Returns false if it would be large.
   bool make(flashcore_problem& problem, Source& source) {
-    const flashcore_tensor* const tensors = tensors_of(problem);
-    for (size_t t = 0; t < kTensors; ++t) {
-      if (!make_buffer(tensors[t], buffers_[t])) return false;
-      fill(buffers_[t], tensors[t], source);
+    for (size_t t = 0; t < buffers_.size(); ++t) {
+      const flashcore_tensor& tensor = kOperands<Problem>[t].of_c(problem);
+      if (!make_buffer(tensor, buffers_[t])) return false;
+      fill(buffers_[t], tensor, source);
     }
-    if (!make_buffer(problem.dropout_state, dropout_state_)) return false;
-    fill(dropout_state_, problem.dropout_state, source);
-    for (const auto& [tensor, buffer] : {std::pair{&problem.o_scale, &o_scale_},
-                                         {&problem.amax_o, &amax_o_},
-                                         {&problem.amax_s, &amax_s_}}) {
-      if (!make_buffer(*tensor, *buffer)) return false;
-      fill(*buffer, *tensor, source);
-    }
-    for (const auto& [t, rows] : {std::pair{kCuQ, problem.q.shape[0]},
-                                  {kCuKv, problem.k.shape[0]},
-                                  {kLenQ, int64_t{-1}},
-                                  {kLenKv, int64_t{-1}},
-                                  {kOffsets, int64_t{-1}}}) {
-      fill_lengths(buffers_[t], tensors[t], rows, source);
+    constexpr std::string_view kLengths[] = {"cu_seqlens_q", "cu_seqlens_kv", "seqlens_q",
+                                             "seqlens_kv", "causal_offsets"};
+    for (size_t t = 0; t < buffers_.size(); ++t) {
+      const auto& line = kOperands<Problem>[t];
+      if (std::find(std::begin(kLengths), std::end(kLengths), line.name) == std::end(kLengths)) {
+        continue;
+      }
+      const int64_t rows = line.name == "cu_seqlens_q"    ? problem.q.shape[0]
+                           : line.name == "cu_seqlens_kv" ? problem.k.shape[0]
+                                                          : -1;
+      fill_lengths(buffers_[t], line.of_c(problem), rows, source);
     }
     return true;
   }
 
   flashcore_arguments arguments() {
-    const auto data = [&](size_t t) -> void* { return buffers_[t].element; };
-    const auto floats = [&](size_t t) { return static_cast<const float*>(data(t)); };
-    const auto ints = [&](size_t t) { return static_cast<const int32_t*>(data(t)); };
     flashcore_arguments arguments;
     flashcore_arguments_init(&arguments, sizeof arguments);
-    arguments.q = data(kQ), arguments.k = data(kK), arguments.v = data(kV), arguments.o = data(kO);
-    arguments.lse = data(kLse), arguments.bias = data(kBias), arguments.mask = data(kMask);
-    arguments.alibi_slopes = floats(kAlibi), arguments.sinks = floats(kSinks);
-    arguments.q_scale = floats(kQScale), arguments.k_scale = floats(kKScale);
-    arguments.v_scale = floats(kVScale);
-    arguments.cu_seqlens_q = ints(kCuQ), arguments.cu_seqlens_kv = ints(kCuKv);
-    arguments.seqlens_q = ints(kLenQ), arguments.seqlens_kv = ints(kLenKv);
-    arguments.causal_offsets = ints(kOffsets);
-    arguments.dropout_state = reinterpret_cast<const int64_t*>(dropout_state_.element);
-    arguments.o_scale = reinterpret_cast<const float*>(o_scale_.element);
-    arguments.amax_o = reinterpret_cast<float*>(amax_o_.element);
-    arguments.amax_s = reinterpret_cast<float*>(amax_s_.element);
+    for (size_t t = 0; t < buffers_.size(); ++t) {
+      auto* const place = reinterpret_cast<char*>(&arguments) + kOperands<Problem>[t].c_data;
+      std::memcpy(place, &buffers_[t].element, sizeof(void*));
+    }
     return arguments;
   }
 
  private:
-  enum {
-    kQ,
-    kK,
-    kV,
-    kO,
-    kLse,
-    kBias,
-    kMask,
-    kAlibi,
-    kSinks,
-    kQScale,
-    kKScale,
-    kVScale,
-    kCuQ,
-    kCuKv,
-    kLenQ,
-    kLenKv,
-    kOffsets
-  };
-
-  std::array<Buffer, kTensors> buffers_;
-  Buffer dropout_state_, o_scale_, amax_o_, amax_s_;
+  std::array<Buffer, kOperands<Problem>.size()> buffers_;
 };
 
 // A workspace of a plan for one run.

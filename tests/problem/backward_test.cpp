@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/tensors/backward_set.hpp"
+#include "problem/run_tensors.hpp"
 #include "tests/problem/problems.hpp"
 
 namespace flashcore {
@@ -109,22 +110,22 @@ struct BackwardPointers : ::testing::Test {
   BackwardPointers()
       : host(std::move(*bench::make_host_backward(bench::make_host_problem(base_problem(), 1),
                                                   bench::gradients_of(base_problem(), true), 1))),
-        problem(*resolve(host.forward.problem, host.gradients)) {}
+        tensors(host.forward.problem, host.gradients) {}
 
   std::string refusal(const std::function<void(BackwardArguments&)>& bend) {
     BackwardArguments args = host.arguments();
     bend(args);
-    const Status status = check_pointers(problem, args);
+    const Status status = tensors.check(args);
     EXPECT_EQ(status.code(), StatusCode::invalid_argument);
     return status.message();
   }
 
   bench::HostBackward host;
-  BackwardProblem problem;
+  RunTensors tensors;
 };
 
 TEST_F(BackwardPointers, AllAreThere) {
-  EXPECT_TRUE(check_pointers(problem, host.arguments()).ok());
+  EXPECT_TRUE(tensors.check(host.arguments()).ok());
   using A = BackwardArguments&;
   EXPECT_THAT(refusal([](A a) { a.forward.o = nullptr; }), HasSubstr("o: pointer is null"));
   EXPECT_THAT(refusal([](A a) { a.forward.lse = nullptr; }), HasSubstr("lse: pointer is null"));
@@ -166,14 +167,15 @@ TEST(BackwardOutputs, MayBeWovenButNotOverlap) {
   std::vector<float> buffer(256);
   BackwardArguments args = host.arguments();
   args.dk = buffer.data();
-  const BackwardProblem resolved = *resolve(problem, gradients);
+  ASSERT_TRUE(resolve(problem, gradients).ok());
+  const RunTensors tensors(problem, gradients);
   for (const int64_t apart : {8, 24, 32 + 8}) {
     args.dv = buffer.data() + apart;
-    EXPECT_TRUE(check_pointers(resolved, args).ok()) << apart;
+    EXPECT_TRUE(tensors.check(args).ok()) << apart;
   }
   for (const int64_t shifted : {0, 7, 25, 32, 64 + 1}) {
     args.dv = buffer.data() + shifted;
-    EXPECT_THAT(check_pointers(resolved, args).message(),
+    EXPECT_THAT(tensors.check(args).message(),
                 HasSubstr("overlaps the memory of dk, wanted memory of its own"))
         << shifted;
   }

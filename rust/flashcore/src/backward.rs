@@ -1,6 +1,6 @@
 use std::mem::size_of;
 use std::os::raw::c_void;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 use flashcore_sys as sys;
 
@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::error::{check, Result};
 use crate::plan::{each_verdict, plan_facts, Handle, PlanOptions, Verdict};
 use crate::problem::Problem;
+use crate::setters::setters;
 use crate::tensor::{Tensor, TensorDesc, TensorMut, ABSENT};
 use crate::workspace::Workspace;
 
@@ -49,33 +50,21 @@ impl Gradients {
         }
     }
 
-    /// A gradient that flows into the LSE: an input; f32 (or f64).
-    #[must_use]
-    pub fn d_lse(mut self, d_lse: impl Into<TensorDesc>) -> Gradients {
-        self.d_lse = Some(d_lse.into());
-        self
-    }
+    setters! {
+        [] impl Into<TensorDesc>;
 
-    /// The bias's gradient: the bias's type, or f32 (f64: the reference). Where the bias has extent
-    /// 1, so has the gradient, and it is the sum over that dimension.
-    #[must_use]
-    pub fn d_bias(mut self, d_bias: impl Into<TensorDesc>) -> Gradients {
-        self.d_bias = Some(d_bias.into());
-        self
-    }
+        /// A gradient that flows into the LSE: an input; f32 (or f64).
+        d_lse,
 
-    /// The sinks' gradient: f32 (f64: the reference).
-    #[must_use]
-    pub fn d_sinks(mut self, d_sinks: impl Into<TensorDesc>) -> Gradients {
-        self.d_sinks = Some(d_sinks.into());
-        self
-    }
+        /// The bias's gradient: the bias's type, or f32 (f64: the reference). Where the bias has extent
+        /// 1, so has the gradient, and it is the sum over that dimension.
+        d_bias,
 
-    /// The gradient of ALiBi's slopes: f32 (f64: the reference).
-    #[must_use]
-    pub fn d_alibi_slopes(mut self, d_alibi_slopes: impl Into<TensorDesc>) -> Gradients {
-        self.d_alibi_slopes = Some(d_alibi_slopes.into());
-        self
+        /// The sinks' gradient: f32 (f64: the reference).
+        d_sinks,
+
+        /// The gradient of ALiBi's slopes: f32 (f64: the reference).
+        d_alibi_slopes,
     }
 
     fn to_c(&self) -> Result<sys::flashcore_gradients> {
@@ -115,18 +104,6 @@ pub struct BackwardArguments<'a> {
     d_alibi_slopes: Option<TensorMut<'a>>,
 }
 
-/// Setters for the gradients.
-macro_rules! setters_of_gradients {
-    ($($name:ident: $tensor:ident $doc:literal,)*) => {$(
-        #[doc = $doc]
-        #[must_use]
-        pub fn $name(mut self, tensor: $tensor<'a>) -> BackwardArguments<'a> {
-            self.$name = Some(tensor);
-            self
-        }
-    )*};
-}
-
 impl<'a> BackwardArguments<'a> {
     /// Takes the forward pass's inputs, and its outputs O and LSE.
     pub fn new(
@@ -151,38 +128,46 @@ impl<'a> BackwardArguments<'a> {
         }
     }
 
-    setters_of_gradients! {
-        d_o: Tensor "The gradient of O, which flows in.",
-        d_lse: Tensor "The gradient of the LSE, which flows in.",
-        dq: TensorMut "Where the gradient of Q goes.",
-        dk: TensorMut "Where the gradient of K goes.",
-        dv: TensorMut "Where the gradient of V goes.",
-        d_bias: TensorMut "Where the gradient of the bias goes.",
-        d_sinks: TensorMut "Where the gradient of the sinks goes.",
-        d_alibi_slopes: TensorMut "Where the gradient of the slopes goes.",
+    setters! {
+        [] Tensor<'a>;
+
+        /// The gradient of O, which flows in.
+        d_o,
+
+        /// The gradient of the LSE, which flows in.
+        d_lse,
     }
 
-    setters_of_inputs! {
-        BackwardArguments:
-        bias,
-        mask,
-        alibi_slopes,
-        sinks,
-        q_scale,
-        k_scale,
-        v_scale,
-        seqlens_q,
-        seqlens_kv,
-        causal_offsets,
-        dropout_state,
+    setters! {
+        [] TensorMut<'a>;
+
+        /// Where the gradient of Q goes.
+        dq,
+
+        /// Where the gradient of K goes.
+        dk,
+
+        /// Where the gradient of V goes.
+        dv,
+
+        /// Where the gradient of the bias goes.
+        d_bias,
+
+        /// Where the gradient of the sinks goes.
+        d_sinks,
+
+        /// Where the gradient of the slopes goes.
+        d_alibi_slopes,
     }
+
+    setters_of_inputs!();
 
     /// Same as [`Inputs::pointers`], including O and LSE, which are only
     /// read: for flashcore_backward_arguments::forward.
     fn forward(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
         let mut c = self.inputs.pointers(p)?;
         c.o = input("o", Some(&p.o), Some(&self.o))? as *mut c_void;
-        c.lse = input("lse", p.lse.as_ref(), Some(&self.lse))? as *mut c_void;
+        c.lse = input("lse", p.optional.lse.as_ref(), Some(&self.lse))? as *mut c_void;
         Ok(c)
     }
 
@@ -229,17 +214,8 @@ pub struct DeviceBackwardArguments {
 
 impl Default for DeviceBackwardArguments {
     fn default() -> DeviceBackwardArguments {
-        DeviceBackwardArguments {
-            forward: DeviceArguments::default(),
-            d_o: null(),
-            dq: null_mut(),
-            dk: null_mut(),
-            dv: null_mut(),
-            d_lse: null(),
-            d_bias: null_mut(),
-            d_sinks: null_mut(),
-            d_alibi_slopes: null_mut(),
-        }
+        // SAFETY: all members are numbers and pointers, for which zeros are values.
+        unsafe { std::mem::zeroed() }
     }
 }
 

@@ -48,6 +48,7 @@ mod plan;
 mod problem;
 mod quantize;
 mod serving;
+mod setters;
 mod tensor;
 mod workspace;
 

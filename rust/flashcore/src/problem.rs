@@ -3,6 +3,7 @@ use std::mem::size_of;
 use flashcore_sys as sys;
 
 use crate::error::{check, Error, Result};
+use crate::setters::{setters, with_inputs};
 use crate::tensor::{TensorDesc, ABSENT};
 
 /// The position of the diagonal: query i is aligned with key i + offset.
@@ -32,29 +33,7 @@ pub struct Problem {
     pub(crate) k: TensorDesc,
     pub(crate) v: TensorDesc,
     pub(crate) o: TensorDesc,
-    pub(crate) lse: Option<TensorDesc>,
-    pub(crate) bias: Option<TensorDesc>,
-    pub(crate) mask: Option<TensorDesc>,
-    pub(crate) alibi_slopes: Option<TensorDesc>,
-    pub(crate) sinks: Option<TensorDesc>,
-    pub(crate) q_scale: Option<TensorDesc>,
-    pub(crate) k_scale: Option<TensorDesc>,
-    pub(crate) v_scale: Option<TensorDesc>,
-    pub(crate) cu_seqlens_q: Option<TensorDesc>,
-    pub(crate) cu_seqlens_kv: Option<TensorDesc>,
-    pub(crate) seqlens_q: Option<TensorDesc>,
-    pub(crate) seqlens_kv: Option<TensorDesc>,
-    pub(crate) causal_offsets: Option<TensorDesc>,
-    pub(crate) dropout_state: Option<TensorDesc>,
-    pub(crate) page_table: Option<TensorDesc>,
-    pub(crate) kv_indptr: Option<TensorDesc>,
-    pub(crate) kv_indices: Option<TensorDesc>,
-    pub(crate) kv_last_page_len: Option<TensorDesc>,
-    pub(crate) cache_leftpad: Option<TensorDesc>,
-    pub(crate) tree_mask: Option<TensorDesc>,
-    pub(crate) o_scale: Option<TensorDesc>,
-    pub(crate) amax_o: Option<TensorDesc>,
-    pub(crate) amax_s: Option<TensorDesc>,
+    pub(crate) optional: OptionalTensors,
     pub(crate) page_status: bool,
     softmax_scale: Option<f32>,
     softcap: f32,
@@ -65,6 +44,29 @@ pub struct Problem {
     kv_scale_block: usize,
     max_seqlens: (usize, usize),
 }
+
+macro_rules! optional_tensors {
+    ($($name:ident)*) => {
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub(crate) struct OptionalTensors {
+            pub(crate) lse: Option<TensorDesc>,
+            pub(crate) amax_o: Option<TensorDesc>,
+            pub(crate) amax_s: Option<TensorDesc>,
+            $(pub(crate) $name: Option<TensorDesc>,)*
+        }
+
+        impl OptionalTensors {
+            fn write_to(&self, c: &mut sys::flashcore_problem) {
+                let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
+                c.lse = optional(self.lse);
+                c.amax_o = optional(self.amax_o);
+                c.amax_s = optional(self.amax_s);
+                $(c.$name = optional(self.$name);)*
+            }
+        }
+    };
+}
+with_inputs!(optional_tensors);
 
 impl Problem {
     /// Q `[B, Hq, Sq, Dqk]`, K `[B, Hkv, Skv, Dqk]`, V `[B, Hkv, Skv, Dv]` of one type: f32, f16, bf16
@@ -81,29 +83,7 @@ impl Problem {
             k: k.into(),
             v: v.into(),
             o: o.into(),
-            lse: None,
-            bias: None,
-            mask: None,
-            alibi_slopes: None,
-            sinks: None,
-            q_scale: None,
-            k_scale: None,
-            v_scale: None,
-            cu_seqlens_q: None,
-            cu_seqlens_kv: None,
-            seqlens_q: None,
-            seqlens_kv: None,
-            causal_offsets: None,
-            dropout_state: None,
-            page_table: None,
-            kv_indptr: None,
-            kv_indices: None,
-            kv_last_page_len: None,
-            cache_leftpad: None,
-            tree_mask: None,
-            o_scale: None,
-            amax_o: None,
-            amax_s: None,
+            optional: OptionalTensors::default(),
             page_status: false,
             softmax_scale: None,
             softcap: 0.0,
@@ -116,83 +96,69 @@ impl Problem {
         }
     }
 
-    /// Also computes the log of each row's denominator: `[B, Hq, Sq]`, or packed `[total_q, Hq]`;
-    /// f32, or f64.
-    #[must_use]
-    pub fn lse(mut self, lse: impl Into<TensorDesc>) -> Problem {
-        self.lse = Some(lse.into());
-        self
-    }
+    setters! {
+        [optional] impl Into<TensorDesc>;
 
-    /// Adds `[B|1, Hq|1, Sq|1, Skv|1]` of f32, f16 or bf16 to the scores.
-    #[must_use]
-    pub fn bias(mut self, bias: impl Into<TensorDesc>) -> Problem {
-        self.bias = Some(bias.into());
-        self
-    }
+        /// Also computes the log of each row's denominator: `[B, Hq, Sq]`, or packed `[total_q, Hq]`;
+        /// f32, or f64.
+        lse,
 
-    /// Removes the pairs where `[B|1, Hq|1, Sq|1, Skv|1]` of `bool` is false.
-    #[must_use]
-    pub fn mask(mut self, mask: impl Into<TensorDesc>) -> Problem {
-        self.mask = Some(mask.into());
-        self
-    }
+        /// Adds `[B|1, Hq|1, Sq|1, Skv|1]` of f32, f16 or bf16 to the scores.
+        bias,
 
-    /// ALiBi: `[Hq]` or `[B|1, Hq]` of f32.
-    #[must_use]
-    pub fn alibi_slopes(mut self, slopes: impl Into<TensorDesc>) -> Problem {
-        self.alibi_slopes = Some(slopes.into());
-        self
-    }
+        /// Removes the pairs where `[B|1, Hq|1, Sq|1, Skv|1]` of `bool` is false.
+        mask,
 
-    /// One extra logit per head in the softmax denominator: `[Hq]` of f32.
-    #[must_use]
-    pub fn sinks(mut self, sinks: impl Into<TensorDesc>) -> Problem {
-        self.sinks = Some(sinks.into());
-        self
-    }
+        /// ALiBi: `[Hq]` or `[B|1, Hq]` of f32.
+        alibi_slopes,
 
-    /// The scales of an fp8 Q: `[B|1, Hq|1]` of f32.
-    #[must_use]
-    pub fn q_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
-        self.q_scale = Some(scale.into());
-        self
-    }
+        /// One extra logit per head in the softmax denominator: `[Hq]` of f32.
+        sinks,
 
-    /// The scales of an fp8 K: `[B|1, Hkv|1, blocks|1]` of f32.
-    #[must_use]
-    pub fn k_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
-        self.k_scale = Some(scale.into());
-        self
-    }
+        /// The scales of an fp8 Q: `[B|1, Hq|1]` of f32.
+        q_scale,
 
-    /// The scales of an fp8 V: `[B|1, Hkv|1, blocks|1]` of f32.
-    #[must_use]
-    pub fn v_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
-        self.v_scale = Some(scale.into());
-        self
-    }
+        /// The scales of an fp8 K: `[B|1, Hkv|1, blocks|1]` of f32.
+        k_scale,
 
-    /// The scales of an fp8 O, which stores O divided by its scale: `[B|1, Hq|1]` of f32.
-    #[must_use]
-    pub fn o_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
-        self.o_scale = Some(scale.into());
-        self
-    }
+        /// The scales of an fp8 V: `[B|1, Hkv|1, blocks|1]` of f32.
+        v_scale,
 
-    /// Also computes the largest |O| before scaling and rounding: `[B|1, Hq|1]` of f32, each
-    /// element the largest over all rows that it covers.
-    #[must_use]
-    pub fn amax_o(mut self, amax: impl Into<TensorDesc>) -> Problem {
-        self.amax_o = Some(amax.into());
-        self
-    }
+        /// The scales of an fp8 O, which stores O divided by its scale: `[B|1, Hq|1]` of f32.
+        o_scale,
 
-    /// Also computes the largest probability before dropout, like [`Problem::amax_o`].
-    #[must_use]
-    pub fn amax_s(mut self, amax: impl Into<TensorDesc>) -> Problem {
-        self.amax_s = Some(amax.into());
-        self
+        /// Also computes the largest |O| before scaling and rounding: `[B|1, Hq|1]` of f32, each
+        /// element the largest over all rows that it covers.
+        amax_o,
+
+        /// Also computes the largest probability before dropout, like [`Problem::amax_o`].
+        amax_s,
+
+        /// The number of queries in use per batch entry: `[B]` of i32.
+        seqlens_q,
+
+        /// The number of keys in use per batch entry: `[B]` of i32.
+        seqlens_kv,
+
+        /// K `[num_pages, Hkv, page_size, Dqk]` and V `[num_pages, Hkv, page_size, Dv]` are pages of a
+        /// cache, and row b of `[B, max_pages]` of i32 lists entry b's pages, in order. A page index
+        /// out of range is an error, see [`Problem::page_status`].
+        page_table,
+
+        /// With [`Problem::page_list`]: rows in use on each entry's last page, `[B]` of i32.
+        kv_last_page_len,
+
+        /// Rows of the cache before the first key of each entry: `[B]` of i32.
+        cache_leftpad,
+
+        /// Bits of a speculative tree: `[B|1, Sq, words]`, or packed `[total_q, words]`, of i32. Bit t
+        /// of a query's words is set if the query sees key offset + t; earlier keys are not affected.
+        tree_mask,
+
+        /// Runs read the dropout seed and offset, bit for bit, from this memory on the plan's
+        /// device, `[2]` of i64, so that each replay of a captured run can use another mask. Not
+        /// read without dropout.
+        dropout_state,
     }
 
     /// Keys per element of the scales of K and V. Default: all of them.
@@ -211,8 +177,8 @@ impl Problem {
         cu_seqlens_q: impl Into<TensorDesc>,
         cu_seqlens_kv: impl Into<TensorDesc>,
     ) -> Problem {
-        self.cu_seqlens_q = Some(cu_seqlens_q.into());
-        self.cu_seqlens_kv = Some(cu_seqlens_kv.into());
+        self.optional.cu_seqlens_q = Some(cu_seqlens_q.into());
+        self.optional.cu_seqlens_kv = Some(cu_seqlens_kv.into());
         self
     }
 
@@ -220,29 +186,6 @@ impl Problem {
     #[must_use]
     pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
         self.max_seqlens = (queries, keys);
-        self
-    }
-
-    /// The number of queries in use per batch entry: `[B]` of i32.
-    #[must_use]
-    pub fn seqlens_q(mut self, lengths: impl Into<TensorDesc>) -> Problem {
-        self.seqlens_q = Some(lengths.into());
-        self
-    }
-
-    /// The number of keys in use per batch entry: `[B]` of i32.
-    #[must_use]
-    pub fn seqlens_kv(mut self, lengths: impl Into<TensorDesc>) -> Problem {
-        self.seqlens_kv = Some(lengths.into());
-        self
-    }
-
-    /// K `[num_pages, Hkv, page_size, Dqk]` and V `[num_pages, Hkv, page_size, Dv]` are pages of a
-    /// cache, and row b of `[B, max_pages]` of i32 lists entry b's pages, in order. A page index
-    /// out of range is an error, see [`Problem::page_status`].
-    #[must_use]
-    pub fn page_table(mut self, table: impl Into<TensorDesc>) -> Problem {
-        self.page_table = Some(table.into());
         self
     }
 
@@ -254,29 +197,15 @@ impl Problem {
         kv_indptr: impl Into<TensorDesc>,
         kv_indices: impl Into<TensorDesc>,
     ) -> Problem {
-        self.kv_indptr = Some(kv_indptr.into());
-        self.kv_indices = Some(kv_indices.into());
-        self
-    }
-
-    /// With [`Problem::page_list`]: rows in use on each entry's last page, `[B]` of i32.
-    #[must_use]
-    pub fn kv_last_page_len(mut self, rows: impl Into<TensorDesc>) -> Problem {
-        self.kv_last_page_len = Some(rows.into());
+        self.optional.kv_indptr = Some(kv_indptr.into());
+        self.optional.kv_indices = Some(kv_indices.into());
         self
     }
 
     /// With pages: only the queries are packed, `[B + 1]` of i32.
     #[must_use]
     pub fn packed_queries(mut self, cu_seqlens_q: impl Into<TensorDesc>) -> Problem {
-        self.cu_seqlens_q = Some(cu_seqlens_q.into());
-        self
-    }
-
-    /// Rows of the cache before the first key of each entry: `[B]` of i32.
-    #[must_use]
-    pub fn cache_leftpad(mut self, rows: impl Into<TensorDesc>) -> Problem {
-        self.cache_leftpad = Some(rows.into());
+        self.optional.cu_seqlens_q = Some(cu_seqlens_q.into());
         self
     }
 
@@ -285,14 +214,6 @@ impl Problem {
     #[must_use]
     pub fn page_status(mut self) -> Problem {
         self.page_status = true;
-        self
-    }
-
-    /// Bits of a speculative tree: `[B|1, Sq, words]`, or packed `[total_q, words]`, of i32. Bit t
-    /// of a query's words is set if the query sees key offset + t; earlier keys are not affected.
-    #[must_use]
-    pub fn tree_mask(mut self, bits: impl Into<TensorDesc>) -> Problem {
-        self.tree_mask = Some(bits.into());
         self
     }
 
@@ -327,7 +248,7 @@ impl Problem {
     /// A causal offset per batch entry: `[B]` of i32.
     #[must_use]
     pub fn causal_offsets(mut self, offsets: impl Into<TensorDesc>) -> Problem {
-        self.causal_offsets = Some(offsets.into());
+        self.optional.causal_offsets = Some(offsets.into());
         self.alignment = Alignment::Given(0);
         self
     }
@@ -347,48 +268,16 @@ impl Problem {
         self
     }
 
-    /// Runs read the dropout seed and offset, bit for bit, from this memory on the plan's
-    /// device, `[2]` of i64, so that each replay of a captured run can use another mask. Not
-    /// read without dropout.
-    #[must_use]
-    pub fn dropout_state(mut self, state: impl Into<TensorDesc>) -> Problem {
-        self.dropout_state = Some(state.into());
-        self
-    }
-
     pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
         // SAFETY: the size is the struct's.
         check(unsafe { sys::flashcore_problem_init(&mut c, size_of::<sys::flashcore_problem>()) })?;
-        let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
         c.q = self.q.to_c();
         c.k = self.k.to_c();
         c.v = self.v.to_c();
         c.o = self.o.to_c();
-        c.lse = optional(self.lse);
-        c.bias = optional(self.bias);
-        c.mask = optional(self.mask);
-        c.alibi_slopes = optional(self.alibi_slopes);
-        c.sinks = optional(self.sinks);
-        c.q_scale = optional(self.q_scale);
-        c.k_scale = optional(self.k_scale);
-        c.v_scale = optional(self.v_scale);
-        c.cu_seqlens_q = optional(self.cu_seqlens_q);
-        c.cu_seqlens_kv = optional(self.cu_seqlens_kv);
-        c.seqlens_q = optional(self.seqlens_q);
-        c.seqlens_kv = optional(self.seqlens_kv);
-        c.causal_offsets = optional(self.causal_offsets);
-        c.dropout_state = optional(self.dropout_state);
-        c.page_table = optional(self.page_table);
-        c.kv_indptr = optional(self.kv_indptr);
-        c.kv_indices = optional(self.kv_indices);
-        c.kv_last_page_len = optional(self.kv_last_page_len);
-        c.cache_leftpad = optional(self.cache_leftpad);
-        c.tree_mask = optional(self.tree_mask);
-        c.o_scale = optional(self.o_scale);
-        c.amax_o = optional(self.amax_o);
-        c.amax_s = optional(self.amax_s);
+        self.optional.write_to(&mut c);
         if self.page_status {
             c.page_status = page_status_desc().to_c();
         }

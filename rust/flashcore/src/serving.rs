@@ -1,12 +1,13 @@
-use std::mem::size_of;
+use std::mem::{size_of, zeroed};
 use std::ptr::{null, null_mut};
 
 use flashcore_sys as sys;
 
-use crate::arguments::{output, setters_of_caches, setters_of_inputs, status, Inputs};
+use crate::arguments::{setters_of_forward, setters_of_inputs, status, Inputs, Outputs};
 use crate::error::{check, Error, Result};
 use crate::plan::PlanOptions;
 use crate::problem::{number, page_status_desc, Problem};
+use crate::setters::setters;
 use crate::tensor::{Tensor, TensorMut, ABSENT};
 
 /// Merges attention over two disjoint sets of keys: O and LSE as if over both. On the CPU.
@@ -118,16 +119,7 @@ pub struct Append<'a> {
     k: TensorMut<'a>,
     v: TensorMut<'a>,
     seqlens_kv: Tensor<'a>,
-    seqlens_new: Option<Tensor<'a>>,
-    cu_seqlens_new: Option<Tensor<'a>>,
-    page_table: Option<Tensor<'a>>,
-    kv_indptr: Option<Tensor<'a>>,
-    kv_indices: Option<Tensor<'a>>,
-    cache_leftpad: Option<Tensor<'a>>,
-    k_scale: Option<Tensor<'a>>,
-    v_scale: Option<Tensor<'a>>,
-    rope_cos: Option<Tensor<'a>>,
-    rope_sin: Option<Tensor<'a>>,
+    optional: OptionalRows<'a>,
     q: Option<(Tensor<'a>, TensorMut<'a>)>,
     page_status: Option<&'a mut i32>,
     kv_scale_block: usize,
@@ -137,18 +129,28 @@ pub struct Append<'a> {
     interleaved: bool,
 }
 
-/// Setters of tensors.
-macro_rules! setters {
-    ($($name:ident $doc:literal,)*) => {
-        $(
-            #[doc = $doc]
-            #[must_use]
-            pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> Append<'a> {
-                self.$name = Some(tensor.into());
-                self
+macro_rules! optional_rows {
+    ($($name:ident)*) => {
+        /// The optional tensors of an append that are inputs of one call.
+        #[derive(Clone, Copy, Debug, Default)]
+        struct OptionalRows<'a> {
+            $($name: Option<Tensor<'a>>,)*
+        }
+
+        impl OptionalRows<'_> {
+            fn describe(&self, c: &mut sys::flashcore_append_problem) {
+                $(c.$name = self.$name.map_or(ABSENT, |tensor| tensor.desc().to_c());)*
             }
-        )*
+
+            fn point(&self, c: &mut sys::flashcore_append_arguments) {
+                $(c.$name = self.$name.map_or(null(), |tensor| tensor.as_ptr()).cast();)*
+            }
+        }
     };
+}
+optional_rows! {
+    seqlens_new cu_seqlens_new page_table kv_indptr kv_indices cache_leftpad
+    k_scale v_scale rope_cos rope_sin
 }
 
 impl<'a> Append<'a> {
@@ -167,16 +169,7 @@ impl<'a> Append<'a> {
             k,
             v,
             seqlens_kv: seqlens_kv.into(),
-            seqlens_new: None,
-            cu_seqlens_new: None,
-            page_table: None,
-            kv_indptr: None,
-            kv_indices: None,
-            cache_leftpad: None,
-            k_scale: None,
-            v_scale: None,
-            rope_cos: None,
-            rope_sin: None,
+            optional: OptionalRows::default(),
             q: None,
             page_status: None,
             kv_scale_block: 0,
@@ -188,12 +181,25 @@ impl<'a> Append<'a> {
     }
 
     setters! {
-        seqlens_new "New rows in use of each entry: `[B]` of i32.",
-        cu_seqlens_new "The new rows are packed, `[total, Hkv, D]`; `[B + 1]` of i32.",
-        page_table "See [`Problem::page_table`].",
-        cache_leftpad "See [`Problem::cache_leftpad`].",
-        k_scale "Of an fp8 cache: what is stored is the value over its scale.",
-        v_scale "Of an fp8 cache: what is stored is the value over its scale.",
+        [optional] impl Into<Tensor<'a>>;
+
+        /// New rows in use of each entry: `[B]` of i32.
+        seqlens_new,
+
+        /// The new rows are packed, `[total, Hkv, D]`; `[B + 1]` of i32.
+        cu_seqlens_new,
+
+        /// See [`Problem::page_table`].
+        page_table,
+
+        /// See [`Problem::cache_leftpad`].
+        cache_leftpad,
+
+        /// Of an fp8 cache: what is stored is the value over its scale.
+        k_scale,
+
+        /// Of an fp8 cache: what is stored is the value over its scale.
+        v_scale,
     }
 
     /// See [`Problem::page_list`].
@@ -203,8 +209,8 @@ impl<'a> Append<'a> {
         kv_indptr: impl Into<Tensor<'a>>,
         kv_indices: impl Into<Tensor<'a>>,
     ) -> Append<'a> {
-        self.kv_indptr = Some(kv_indptr.into());
-        self.kv_indices = Some(kv_indices.into());
+        self.optional.kv_indptr = Some(kv_indptr.into());
+        self.optional.kv_indices = Some(kv_indices.into());
         self
     }
 
@@ -226,8 +232,8 @@ impl<'a> Append<'a> {
     /// RoPE from tables `[positions, R / 2]` of f32.
     #[must_use]
     pub fn rope_tables(mut self, cos: Tensor<'a>, sin: Tensor<'a>) -> Append<'a> {
-        self.rope_cos = Some(cos);
-        self.rope_sin = Some(sin);
+        self.optional.rope_cos = Some(cos);
+        self.optional.rope_sin = Some(sin);
         self
     }
 
@@ -272,62 +278,44 @@ impl<'a> Append<'a> {
     }
 
     fn problem(&self) -> Result<sys::flashcore_append_problem> {
-        let optional = |tensor: &Option<Tensor<'_>>| tensor.map_or(ABSENT, |one| one.desc().to_c());
-        Ok(sys::flashcore_append_problem {
-            struct_size: size_of::<sys::flashcore_append_problem>(),
-            k_new: self.k_new.desc().to_c(),
-            v_new: self.v_new.desc().to_c(),
-            k: self.k.desc().to_c(),
-            v: self.v.desc().to_c(),
-            seqlens_kv: self.seqlens_kv.desc().to_c(),
-            seqlens_new: optional(&self.seqlens_new),
-            cu_seqlens_new: optional(&self.cu_seqlens_new),
-            page_table: optional(&self.page_table),
-            kv_indptr: optional(&self.kv_indptr),
-            kv_indices: optional(&self.kv_indices),
-            cache_leftpad: optional(&self.cache_leftpad),
-            page_status: match self.page_status {
-                Some(_) => page_status_desc().to_c(),
-                None => ABSENT,
-            },
-            k_scale: optional(&self.k_scale),
-            v_scale: optional(&self.v_scale),
-            rope_cos: optional(&self.rope_cos),
-            rope_sin: optional(&self.rope_sin),
-            q: self.q.as_ref().map_or(ABSENT, |(q, _)| q.desc().to_c()),
-            q_out: self.q.as_ref().map_or(ABSENT, |(_, q_out)| q_out.desc().to_c()),
-            kv_scale_block: number("kv_scale_block", self.kv_scale_block)?,
-            rotary_dim: number("rotary_dim", self.rotary_dim)?,
-            rope_base: self.rope_base,
-            rope_scale: self.rope_scale,
-            interleaved: i32::from(self.interleaved),
-            v_transposed: 0,
-        })
+        // SAFETY: all members are numbers, for which zeros are values.
+        let mut c: sys::flashcore_append_problem = unsafe { zeroed() };
+        c.struct_size = size_of::<sys::flashcore_append_problem>();
+        c.k_new = self.k_new.desc().to_c();
+        c.v_new = self.v_new.desc().to_c();
+        c.k = self.k.desc().to_c();
+        c.v = self.v.desc().to_c();
+        c.seqlens_kv = self.seqlens_kv.desc().to_c();
+        self.optional.describe(&mut c);
+        if self.page_status.is_some() {
+            c.page_status = page_status_desc().to_c();
+        }
+        if let Some((q, q_out)) = &self.q {
+            (c.q, c.q_out) = (q.desc().to_c(), q_out.desc().to_c());
+        }
+        c.kv_scale_block = number("kv_scale_block", self.kv_scale_block)?;
+        c.rotary_dim = number("rotary_dim", self.rotary_dim)?;
+        c.rope_base = self.rope_base;
+        c.rope_scale = self.rope_scale;
+        c.interleaved = i32::from(self.interleaved);
+        Ok(c)
     }
 
     fn pointers(&mut self) -> sys::flashcore_append_arguments {
-        let pointer = |tensor: &Option<Tensor<'_>>| tensor.map_or(null(), |one| one.as_ptr());
-        sys::flashcore_append_arguments {
-            struct_size: size_of::<sys::flashcore_append_arguments>(),
-            k_new: self.k_new.as_ptr(),
-            v_new: self.v_new.as_ptr(),
-            k: self.k.as_mut_ptr(),
-            v: self.v.as_mut_ptr(),
-            seqlens_kv: self.seqlens_kv.as_ptr().cast(),
-            seqlens_new: pointer(&self.seqlens_new).cast(),
-            cu_seqlens_new: pointer(&self.cu_seqlens_new).cast(),
-            page_table: pointer(&self.page_table).cast(),
-            kv_indptr: pointer(&self.kv_indptr).cast(),
-            kv_indices: pointer(&self.kv_indices).cast(),
-            cache_leftpad: pointer(&self.cache_leftpad).cast(),
-            page_status: self.page_status.as_deref_mut().map_or(null_mut(), |word| word),
-            k_scale: pointer(&self.k_scale).cast(),
-            v_scale: pointer(&self.v_scale).cast(),
-            rope_cos: pointer(&self.rope_cos).cast(),
-            rope_sin: pointer(&self.rope_sin).cast(),
-            q: self.q.as_ref().map_or(null(), |(q, _)| q.as_ptr()),
-            q_out: self.q.as_mut().map_or(null_mut(), |(_, q_out)| q_out.as_mut_ptr()),
+        // SAFETY: all members are numbers and pointers, for which zeros are values.
+        let mut c: sys::flashcore_append_arguments = unsafe { zeroed() };
+        c.struct_size = size_of::<sys::flashcore_append_arguments>();
+        c.k_new = self.k_new.as_ptr();
+        c.v_new = self.v_new.as_ptr();
+        c.k = self.k.as_mut_ptr();
+        c.v = self.v.as_mut_ptr();
+        c.seqlens_kv = self.seqlens_kv.as_ptr().cast();
+        self.optional.point(&mut c);
+        c.page_status = self.page_status.as_deref_mut().map_or(null_mut(), |word| word);
+        if let Some((q, q_out)) = &mut self.q {
+            (c.q, c.q_out) = (q.as_ptr(), q_out.as_mut_ptr());
         }
+        c
     }
 }
 
@@ -341,10 +329,7 @@ pub struct Step<'a> {
     append: Append<'a>,
     q: Option<Tensor<'a>>,
     inputs: Inputs<'a>, // without Q, K and V
-    o: TensorMut<'a>,
-    lse: Option<TensorMut<'a>>,
-    amax_o: Option<TensorMut<'a>>,
-    amax_s: Option<TensorMut<'a>>,
+    outputs: Outputs<'a>,
 }
 
 impl<'a> Step<'a> {
@@ -352,15 +337,7 @@ impl<'a> Step<'a> {
     pub fn new(append: Append<'a>, o: TensorMut<'a>) -> Step<'a> {
         // Placeholders for Q, K and V: `pointers` uses the cache and the queries instead.
         let none = append.k_new;
-        Step {
-            append,
-            q: None,
-            inputs: Inputs::new(none, none, none),
-            o,
-            lse: None,
-            amax_o: None,
-            amax_s: None,
-        }
+        Step { append, q: None, inputs: Inputs::new(none, none, none), outputs: Outputs::new(o) }
     }
 
     /// Queries that are not rotated.
@@ -370,44 +347,8 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// The output for [`Problem::lse`].
-    #[must_use]
-    pub fn lse(mut self, lse: TensorMut<'a>) -> Step<'a> {
-        self.lse = Some(lse);
-        self
-    }
-
-    /// The output for [`Problem::amax_o`].
-    #[must_use]
-    pub fn amax_o(mut self, amax: TensorMut<'a>) -> Step<'a> {
-        self.amax_o = Some(amax);
-        self
-    }
-
-    /// The output for [`Problem::amax_s`].
-    #[must_use]
-    pub fn amax_s(mut self, amax: TensorMut<'a>) -> Step<'a> {
-        self.amax_s = Some(amax);
-        self
-    }
-
-    setters_of_caches! { Step }
-
-    setters_of_inputs! {
-        Step:
-        bias,
-        mask,
-        alibi_slopes,
-        sinks,
-        q_scale,
-        k_scale,
-        v_scale,
-        seqlens_q,
-        seqlens_kv,
-        causal_offsets,
-        dropout_state,
-        o_scale,
-    }
+    setters_of_inputs!();
+    setters_of_forward!();
 
     pub(crate) fn pointers(
         &mut self,
@@ -432,10 +373,7 @@ impl<'a> Step<'a> {
             }
         };
         let mut c = inputs.pointers(p)?;
-        c.o = output("o", Some(&p.o), Some(&mut self.o))?;
-        c.lse = output("lse", p.lse.as_ref(), self.lse.as_mut())?;
-        c.amax_o = output("amax_o", p.amax_o.as_ref(), self.amax_o.as_mut())?.cast();
-        c.amax_s = output("amax_s", p.amax_s.as_ref(), self.amax_s.as_mut())?.cast();
+        self.outputs.write_to(p, &mut c)?;
         c.page_status = status(p.page_status, self.append.page_status.as_deref_mut())?;
         Ok((problem, rows, c))
     }

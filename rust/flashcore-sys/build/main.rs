@@ -1,4 +1,5 @@
-//! Finds an installed FlashCore, or builds it. The first of these that works is used:
+//! Writes the bindings, from the header of this version, and finds an installed FlashCore, or builds
+//! it. The first of these that works is used:
 //!
 //! 1. pkg-config, unless FLASHCORE_NO_PKG_CONFIG is set
 //! 2. the environment variable FLASHCORE_DIR, the prefix of an installation
@@ -16,8 +17,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{exit, Command};
 
+mod header;
+
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
+    write_bindings();
     for name in [
         "FLASHCORE_DIR",
         "FLASHCORE_LINK",
@@ -95,6 +99,28 @@ impl Library {
         println!("cargo:rustc-env=FLASHCORE_SYS_INCLUDE={}", self.include.display());
         println!("cargo:rustc-env=FLASHCORE_SYS_RUSTC={}", variable("RUSTC"));
     }
+}
+
+const HEADER: &str = "include/flashcore/flashcore.h";
+
+/// The folder of the C++ sources: a package contains them, in a checkout they are the repository's.
+fn sources() -> PathBuf {
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let candidates = [here.join("vendor"), here.join("../..")];
+    match candidates.iter().find(|folder| folder.join(HEADER).is_file()) {
+        Some(folder) => absolute(folder),
+        None => stop(&format!("{}: is not in this package", HEADER)),
+    }
+}
+
+fn write_bindings() {
+    let file = sources().join(HEADER);
+    println!("cargo:rerun-if-changed={}", file.display());
+    println!("cargo:rustc-env=FLASHCORE_SYS_HEADER={}", file.display()); // for this crate's tests
+    let text = fs::read_to_string(&file).expect("flashcore.h");
+    let bindings = header::bindings(&header::declarations(&text));
+    let to = PathBuf::from(variable("OUT_DIR")).join("bindings.rs");
+    fs::write(to, bindings).expect("bindings.rs");
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -252,12 +278,7 @@ fn from_sources() -> Result<Library, String> {
     if variable("HOST") != variable("TARGET") {
         return Err("feature vendored: does not build for another machine than this one".into());
     }
-    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
-    // A package contains the sources; in a checkout they are the repository's.
-    let candidates = [here.join("vendor"), here.join("../..")];
-    let header = "include/flashcore/flashcore.h";
-    let source = candidates.iter().find(|folder| folder.join(header).is_file());
-    let source = absolute(source.ok_or("feature vendored: the sources are not in this package")?);
+    let source = sources();
     for part in
         ["CMakeLists.txt", "cmake", "include", "src", "tools/fingerprint.py", "tools/gpu_tables.py"]
     {
