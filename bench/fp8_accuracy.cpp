@@ -136,7 +136,7 @@ class Accuracy {
     const Reference right = reference_of(host);
     add("inputs", "", host, loss(before, right));
     for (const KernelVerdict& kernel :
-         taken(kernels_under_test(host.problem, plan_, true, kernels))) {
+         taken(kernels_under_test({host.problem}, plan_, true, kernels))) {
       if (!kernel.refusal.empty()) {
         fmt::print("{}: {}\n", kernel.kernel, kernel.refusal);
         continue;

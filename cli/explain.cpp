@@ -29,22 +29,8 @@ struct ExplainOptions {
   bool backward = false;
 };
 
-// The verdicts and plan for a problem, forward or backward.
-struct Passes {
-  Problem problem;
-  std::optional<Gradients> gradients;
-
-  Result<std::vector<KernelVerdict>> verdicts(const PlanOptions& options) const {
-    return gradients ? explain_backward(problem, *gradients, options) : explain(problem, options);
-  }
-  Result<Plan> plan(const PlanOptions& options) const {
-    return gradients ? make_backward_plan(problem, *gradients, options)
-                     : make_plan(problem, options);
-  }
-};
-
-Passes passes_of(const Problem& problem, bool backward) {
-  if (!backward) return {problem, std::nullopt};
+bench::Pass pass_of(const Problem& problem, bool backward) {
+  if (!backward) return {problem};
   const Problem with_lse = bench::with_lse(problem);
   return {with_lse, bench::gradients_of(with_lse, false)};
 }
@@ -75,15 +61,15 @@ struct Said {
   Status refusal;    // why not
 };
 
-Result<Said> said_here(const Passes& pass, const PlanOptions& options) {
-  const Result<std::vector<KernelVerdict>> verdicts = pass.verdicts(options);
+Result<Said> said_here(const bench::Pass& pass, const PlanOptions& options) {
+  const Result<std::vector<KernelVerdict>> verdicts = pass.explain(options);
   if (!verdicts.ok()) return verdicts.status();
   const Result<Plan> plan = pass.plan(options);
   const std::string name = bench::to_text(options.device);
   return Said{name, name, *verdicts, std::string(plan.ok() ? plan->kernel() : ""), plan.status()};
 }
 
-Result<Said> said_of(const DeviceInfo& gpu, const Passes& pass, const PlanOptions& options) {
+Result<Said> said_of(const DeviceInfo& gpu, const bench::Pass& pass, const PlanOptions& options) {
   const Result<ExplainedFor> said = pass.gradients
                                         ? explain_for(gpu, pass.problem, *pass.gradients, options)
                                         : explain_for(gpu, pass.problem, options);
@@ -129,7 +115,7 @@ Result<std::optional<DeviceInfo>> named_gpu(const std::string& name) {
   return std::optional(info);
 }
 
-Result<std::vector<Said>> all_said(const ExplainOptions& options, const Passes& pass) {
+Result<std::vector<Said>> all_said(const ExplainOptions& options, const bench::Pass& pass) {
   bench::PlanChoice choice = options.choice;
   const Result<std::optional<DeviceInfo>> gpu = named_gpu(choice.device);
   if (!gpu.ok()) return gpu.status();
@@ -148,7 +134,7 @@ Result<std::vector<Said>> all_said(const ExplainOptions& options, const Passes& 
 Result<ExitCode> execute_explain(const ExplainOptions& options, Session& session) {
   const Result<bench::ProblemInputs> inputs = options.problem.read();
   if (!inputs.ok()) return inputs.status();
-  const Passes pass = passes_of(inputs->problem, options.backward);
+  const bench::Pass pass = pass_of(inputs->problem, options.backward);
   const Problem& problem = pass.problem;
   const Result<std::vector<Said>> all = all_said(options, pass);
   if (!all.ok()) return all.status();

@@ -63,7 +63,8 @@ Status run_inside(const ProfileOptions& options) {
 
 Result<std::string> profiler_output(const ProfileOptions& options) {
   if (!options.from.empty()) {
-    const Result<bench::ChildOutput> text = bench::run_child({"cat", "--", options.from});
+    const Result<bench::ChildOutput> text =
+        bench::run_child({"cat", "--", options.from}, {.errors = true});
     if (!text.ok()) return text.status();
     if (text->exit_status != 0) return invalid("--from: {} cannot be read", options.from);
     return text->text;
@@ -100,7 +101,7 @@ Result<std::string> profiler_output(const ProfileOptions& options) {
                                     options.device};
   if (!options.dtype.empty()) words.insert(words.end(), {"--dtype", options.dtype});
   if (options.causal) words.emplace_back("--causal");
-  Result<bench::ChildOutput> output = bench::run_child(words);
+  Result<bench::ChildOutput> output = bench::run_child(words, {.errors = true, .own_group = false});
   if (!output.ok()) return output.status();
   if (output->exit_status != 0) {
     return Status(

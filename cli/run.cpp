@@ -39,10 +39,9 @@ struct RunOptions {
   bool no_time = false;
 };
 
-// A problem to run: forward or, with gradients, backward.
+// A pass to run.
 struct Work {
-  const Problem& problem;
-  const Gradients* gradients;
+  const bench::Pass& pass;
   const bench::ChosenPlan& chosen;
   std::string from;  // backward: the kernel of the forward pass, and the source of d_o
 };
@@ -125,17 +124,18 @@ Status compute(const RunOptions& options, const bench::ChosenPlan& chosen, Host&
 
 // The errors of a verdict, with their limits.
 std::string errors_text(const bench::Verdict& verdict, const Work& work) {
-  if (work.gradients != nullptr) {
-    return fmt::format("relative error {:.2e} (limit {:.1e}), largest error {:.2e} (naive {:.2e})",
-                       verdict.relative_error,
-                       bench::gradient_limits(work.problem, *work.gradients).relative_error,
-                       verdict.max_error, verdict.naive_max_error);
+  if (work.pass.gradients) {
+    return fmt::format(
+        "relative error {:.2e} (limit {:.1e}), largest error {:.2e} (naive {:.2e})",
+        verdict.relative_error,
+        bench::gradient_limits(work.pass.problem, *work.pass.gradients).relative_error,
+        verdict.max_error, verdict.naive_max_error);
   }
-  const bench::GateLimits limits = bench::gate_limits(work.problem);
+  const bench::GateLimits limits = bench::gate_limits(work.pass.problem);
   return fmt::format("max scaled error {:.2e} (limit {:.0e}), relative {:.2e} ({:.0e}){}",
                      verdict.max_scaled_error, limits.max_scaled_error, verdict.relative_error,
                      limits.relative_error,
-                     work.problem.lse
+                     work.pass.problem.lse
                          ? fmt::format(", LSE {:.2e} ({:.0e})", verdict.lse_error, limits.lse_error)
                          : "");
 }
@@ -150,8 +150,8 @@ void print_check(Session& session, const bench::Verdict& verdict, const Work& wo
 
 void print(Session& session, const Work& work, const Outcome& outcome) {
   const bench::ChosenPlan& chosen = work.chosen;
-  session.line(fmt::format("problem  {}{}", work.gradients != nullptr ? "backward of " : "",
-                           bench::problem_text(work.problem)));
+  session.line(fmt::format("problem  {}{}", work.pass.gradients ? "backward of " : "",
+                           bench::problem_text(work.pass.problem)));
   session.line("device   " + device_text(chosen.device));
   if (!chosen.note.empty()) session.line("         not " + chosen.note);
   if (!work.from.empty()) session.line("forward  " + work.from);
@@ -180,8 +180,8 @@ void print(Session& session, const Work& work, const Outcome& outcome) {
 nlohmann::ordered_json json(const Work& work, const Outcome& outcome) {
   const bench::ChosenPlan& chosen = work.chosen;
   nlohmann::ordered_json out = {{"status", outcome.failed() ? "check_failed" : "ok"},
-                                {"pass", work.gradients != nullptr ? "backward" : "forward"},
-                                {"problem", bench::problem_json(work.problem)},
+                                {"pass", work.pass.gradients ? "backward" : "forward"},
+                                {"problem", bench::problem_json(work.pass.problem)},
                                 {"device", device_json(chosen.device)},
                                 {"kernel", chosen.plan.kernel()},
                                 {"reason", chosen.plan.reason()},
@@ -191,15 +191,16 @@ nlohmann::ordered_json json(const Work& work, const Outcome& outcome) {
                                 {"time", nullptr},
                                 {"written", outcome.written}};
   for (const auto& [name, value] : outcome.largest) out[name] = value;
-  if (work.gradients != nullptr) {
-    out["gradients"] = bench::gradients_json(*work.gradients);
+  if (work.pass.gradients) {
+    out["gradients"] = bench::gradients_json(*work.pass.gradients);
     out["forward"] = work.from;
   }
   if (outcome.verdict) {
-    out["check"] = work.gradients != nullptr
-                       ? bench::verdict_json(*outcome.verdict,
-                                             bench::gradient_limits(work.problem, *work.gradients))
-                       : bench::verdict_json(*outcome.verdict, work.problem);
+    out["check"] =
+        work.pass.gradients
+            ? bench::verdict_json(*outcome.verdict,
+                                  bench::gradient_limits(work.pass.problem, *work.pass.gradients))
+            : bench::verdict_json(*outcome.verdict, work.pass.problem);
   }
   if (outcome.timing) out["time"] = timing_json(*outcome.timing, outcome.flop);
   return out;
@@ -235,10 +236,10 @@ Result<ExitCode> run_forward(const RunOptions& options, const bench::ProblemInpu
                              Session& session) {
   FLASHCORE_RETURN_IF_ERROR(
       bench::check_outputs(options.files, inputs.problem, bench::paths_of(inputs.sources)));
-  const Result<bench::ChosenPlan> chosen = bench::choose_plan(inputs.problem, options.choice);
+  const bench::Pass pass{inputs.problem};
+  const Result<bench::ChosenPlan> chosen = bench::choose_plan(pass, options.choice);
   if (!chosen.ok()) return chosen.status();
-  return run_and_report<bench::HostProblem>(options, {inputs.problem, nullptr, *chosen, ""},
-                                            session,
+  return run_and_report<bench::HostProblem>(options, {pass, *chosen, ""}, session,
                                             [&](bench::Progress&) { return inputs.load(); });
 }
 
@@ -265,7 +266,8 @@ Result<ExitCode> run_backward(const RunOptions& given, const bench::ProblemInput
   options.files.gradients = std::move(*names);
   FLASHCORE_RETURN_IF_ERROR(
       bench::check_outputs(options.files, *gradients, bench::paths_of(inputs.sources)));
-  const Result<bench::ChosenPlan> chosen = bench::choose_plan(problem, *gradients, options.choice);
+  const bench::Pass pass{problem, *gradients};
+  const Result<bench::ChosenPlan> chosen = bench::choose_plan(pass, options.choice);
   if (!chosen.ok()) return chosen.status();
   const Result<Plan> forward = forward_plan(problem, chosen->options);
   if (!forward.ok()) return forward.status();
@@ -273,7 +275,7 @@ Result<ExitCode> run_backward(const RunOptions& given, const bench::ProblemInput
       fmt::format("{}; d_o {}", forward->kernel(),
                   inputs.sources.contains("d_o") ? "from a file" : "drawn from N(0, 1)");
   return run_and_report<bench::HostBackward>(
-      options, {problem, &*gradients, *chosen, from}, session,
+      options, {pass, *chosen, from}, session,
       [&](bench::Progress& progress) -> Result<bench::HostBackward> {
         Result<bench::HostBackward> host = inputs.load(*gradients);
         if (!host.ok()) return host.status();

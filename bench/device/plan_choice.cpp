@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -107,16 +106,22 @@ Result<PlanOptions> gpu_plan(const std::string& device) {
   return plan;
 }
 
-namespace {
+Result<Plan> Pass::plan(const PlanOptions& options) const {
+  return gradients ? make_backward_plan(problem, *gradients, options) : make_plan(problem, options);
+}
 
-Result<ChosenPlan> choose(const PlanChoice& choice,
-                          const std::function<Result<Plan>(const PlanOptions&)>& make) {
+Result<std::vector<KernelVerdict>> Pass::explain(const PlanOptions& options) const {
+  return gradients ? explain_backward(problem, *gradients, options)
+                   : flashcore::explain(problem, options);
+}
+
+Result<ChosenPlan> choose_plan(const Pass& pass, const PlanChoice& choice) {
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
   std::string note;
   for (size_t i = 0; i < allowed->size(); ++i) {
     const PlanOptions& options = (*allowed)[i];
-    Result<Plan> plan = make(options);
+    Result<Plan> plan = pass.plan(options);
     if (plan.ok()) {
       return ChosenPlan{info_of(options.device), options, std::move(*plan), std::move(note)};
     }
@@ -125,19 +130,6 @@ Result<ChosenPlan> choose(const PlanChoice& choice,
                         plan.status().message());
   }
   return unsupported("device: there is none, wanted one");
-}
-
-}  // namespace
-
-Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice) {
-  return choose(choice, [&](const PlanOptions& options) { return make_plan(problem, options); });
-}
-
-Result<ChosenPlan> choose_plan(const Problem& problem, const Gradients& gradients,
-                               const PlanChoice& choice) {
-  return choose(choice, [&](const PlanOptions& options) {
-    return make_backward_plan(problem, gradients, options);
-  });
 }
 
 namespace {
@@ -150,15 +142,14 @@ bool has_backward(const std::string& name) {
 // What a kernel that was asked for by name says: as explain has it, but of a config, or of a kernel
 // without a plain variant, as planning has it.
 Result<KernelVerdict> verdict_on(const std::string& asked,
-                                 const std::vector<KernelVerdict>& verdicts,
-                                 const std::function<Result<Plan>(const PlanOptions&)>& make,
+                                 const std::vector<KernelVerdict>& verdicts, const Pass& pass,
                                  PlanOptions options) {
   const std::string name = present_name(asked);
   for (const KernelVerdict& one : verdicts) {
     if (one.kernel == name) return one;
   }
   options.kernel = name;
-  const Result<Plan> plan = make(options);
+  const Result<Plan> plan = pass.plan(options);
   KernelVerdict verdict{.kernel = name, .refusal = {}, .automatic = false};
   if (plan.ok()) return verdict;
   const bool is_known = std::any_of(variants().begin(), variants().end(), [&](const Variant& one) {
@@ -169,15 +160,19 @@ Result<KernelVerdict> verdict_on(const std::string& asked,
   return verdict;
 }
 
-Result<std::vector<KernelVerdict>> select_kernels(
-    const Result<std::vector<KernelVerdict>>& verdicts,
-    const std::function<Result<Plan>(const PlanOptions&)>& make, const PlanOptions& options,
-    bool all, std::vector<std::string> names) {
+}  // namespace
+
+Result<std::vector<KernelVerdict>> kernels_under_test(const Pass& pass, const PlanOptions& options,
+                                                      bool all, std::vector<std::string> names) {
+  Result<std::vector<KernelVerdict>> verdicts = pass.explain(options);
   if (!verdicts.ok()) return verdicts.status();
+  if (pass.gradients) {
+    std::erase_if(*verdicts, [](const KernelVerdict& one) { return !has_backward(one.kernel); });
+  }
   std::vector<KernelVerdict> tested;
   if (names.empty() && !options.kernel.empty()) names.push_back(options.kernel);
   for (const std::string& name : names) {
-    Result<KernelVerdict> verdict = verdict_on(name, *verdicts, make, options);
+    Result<KernelVerdict> verdict = verdict_on(name, *verdicts, pass, options);
     if (!verdict.ok()) return verdict.status();
     tested.push_back(std::move(*verdict));
   }
@@ -192,30 +187,6 @@ Result<std::vector<KernelVerdict>> select_kernels(
     select([](const KernelVerdict& one) { return one.kernel == "reference"; });
   }
   return tested;
-}
-
-}  // namespace
-
-Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const PlanOptions& options, bool all,
-                                                      const std::vector<std::string>& names) {
-  return select_kernels(
-      explain(problem, options),
-      [&](const PlanOptions& named) { return make_plan(problem, named); }, options, all, names);
-}
-
-Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const Gradients& gradients,
-                                                      const PlanOptions& options, bool all,
-                                                      const std::vector<std::string>& names) {
-  Result<std::vector<KernelVerdict>> verdicts = explain_backward(problem, gradients, options);
-  if (verdicts.ok()) {
-    std::erase_if(*verdicts, [](const KernelVerdict& one) { return !has_backward(one.kernel); });
-  }
-  return select_kernels(
-      verdicts,
-      [&](const PlanOptions& named) { return make_backward_plan(problem, gradients, named); },
-      options, all, names);
 }
 
 }  // namespace flashcore::bench

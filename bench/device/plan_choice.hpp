@@ -2,12 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
+
+// What is planned: the forward pass of a problem or, with gradients, its backward pass.
+struct Pass {
+  Problem problem;
+  std::optional<Gradients> gradients = std::nullopt;
+
+  Result<Plan> plan(const PlanOptions& options) const;
+  Result<std::vector<KernelVerdict>> explain(const PlanOptions& options) const;
+};
 
 struct PlanChoice {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N, sim, sim:N
@@ -39,22 +49,15 @@ Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice);
 // The GPU that --device names, with no kernel chosen; refuses the CPU.
 Result<PlanOptions> gpu_plan(const std::string& device);
 
-// The best device that computes the problem, and its plan.
-Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice);
-Result<ChosenPlan> choose_plan(const Problem& problem, const Gradients& gradients,
-                               const PlanChoice& choice);
+// The best device that computes the pass, and its plan.
+Result<ChosenPlan> choose_plan(const Pass& pass, const PlanChoice& choice);
 
 // The kernels to compare on a device, each with its refusal: the requested one, or all except the
 // judges, "reference" and "naive". If there is no other kernel, "reference". Kernels that are not
-// automatic (the ladder) only with `all`. With `names`, exactly these, in this order.
-Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const PlanOptions& options, bool all,
-                                                      const std::vector<std::string>& names = {});
-
-// The kernels for a backward pass: only those that have one.
-Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const Gradients& gradients,
-                                                      const PlanOptions& options, bool all,
-                                                      const std::vector<std::string>& names = {});
+// automatic (the ladder) only with `all`; for a backward pass only kernels that have one. With
+// `names`, exactly these, in this order.
+Result<std::vector<KernelVerdict>> kernels_under_test(const Pass& pass, const PlanOptions& options,
+                                                      bool all,
+                                                      std::vector<std::string> names = {});
 
 }  // namespace flashcore::bench

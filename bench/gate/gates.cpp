@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
+#include <utility>
 
 #include "problem/dtype.hpp"
 
@@ -15,39 +15,34 @@ namespace {
 
 bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
-TensorDesc contiguous_f64(const TensorDesc& like) {
-  return contiguous(DType::f64, std::span(like.shape).first(static_cast<size_t>(like.rank)));
-}
+TensorDesc contiguous_f64(const TensorDesc& like) { return contiguous_like(like, DType::f64); }
 
-// The results of a run; a tensor that the problem lacks is empty.
-struct Outputs {
-  std::optional<HostTensor> o, lse, amax_o, amax_s;
-
-  explicit Outputs(const Problem& problem) : o(problem.o) {
-    if (problem.lse) lse.emplace(*problem.lse);
-    if (problem.amax_o) amax_o.emplace(*problem.amax_o);
-    if (problem.amax_s) amax_s.emplace(*problem.amax_s);
-  }
-};
-
-// Runs a CPU kernel on the inputs of `host`, with the outputs of `problem`.
-Status run_kernel(const char* kernel, HostProblem& host, const Problem& problem, Outputs& outputs,
-                  int threads) {
+// Runs a CPU kernel on the inputs of `host`. Returns the outputs of `problem`.
+Result<HostTensors> run_kernel(const char* kernel, HostProblem& host, const Problem& problem,
+                               int threads) {
   PlanOptions options;
   options.kernel = kernel;
   options.threads = threads;
   const Result<Plan> plan = make_plan(problem, options);
   if (!plan.ok()) return plan.status();
-  Arguments args = host.arguments();
-  args.o = outputs.o->data();
-  args.lse = outputs.lse ? outputs.lse->data() : nullptr;
-  args.amax_o = outputs.amax_o ? static_cast<float*>(outputs.amax_o->data()) : nullptr;
-  args.amax_s = outputs.amax_s ? static_cast<float*>(outputs.amax_s->data()) : nullptr;
-  return plan->run(args);
+  HostTensors outputs;
+  for_each_tensor(problem, [&](std::string_view name, const TensorDesc& desc) {
+    if (is_output(name)) outputs.emplace(name, HostTensor(desc));
+  });
+  Arguments args = bind(problem, [&](std::string_view name) {
+    const auto found = outputs.find(name);
+    return found == outputs.end() ? host.at(name).data() : found->second.data();
+  });
+  args.dropout_seed = host.dropout_seed;
+  args.dropout_offset = host.dropout_offset;
+  if (Status status = plan->run(args); !status.ok()) return status;
+  return outputs;
 }
 
-std::vector<double> values_of(const std::optional<HostTensor>& tensor) {
-  return tensor ? tensor->values() : std::vector<double>();
+// A tensor that the problem lacks is empty.
+std::vector<double> values_of(const HostTensors& tensors, std::string_view name) {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? std::vector<double>() : found->second.values();
 }
 
 // The entry of each row of a packed batch.
@@ -200,40 +195,22 @@ std::string compare_largest(const HostProblem& host, const Reference& reference)
   });
 }
 
-std::string first_failure(const HostProblem& host, const Reference& reference,
-                          const GateLimits& limits, Verdict& verdict) {
-  for (const auto& [name, tensor] : host.tensors) {
-    if (!tensor.canaries_intact()) {
-      return fmt::format("{}: bytes outside of its elements were written", name);
-    }
-  }
-  std::string worst;
-  if (std::string failure = compare_o(host.at("o"), reference, limits, verdict, worst);
-      !failure.empty()) {
-    return failure;
-  }
-  if (host.has("lse")) {
-    if (std::string failure = compare_lse(host.at("lse"), reference, verdict); !failure.empty()) {
-      return failure;
-    }
-  }
-  if (std::string failure = compare_largest(host, reference); !failure.empty()) return failure;
-  const auto past = [](const char* what, double value, double limit) {
-    return value <= limit ? std::string()
-                          : fmt::format("{} is {:.3g}, limit {:.3g}", what, value, limit);
+void check_limits(const GateLimits& limits, const std::string& worst_element, Verdict& verdict) {
+  const auto check = [&](const char* what, double value, double limit,
+                         const std::string& where = {}) {
+    if (value <= limit) return;
+    verdict.note(fmt::format("{} is {:.3g}, limit {:.3g}{}", what, value, limit, where));
   };
-  std::string failure = past("max scaled error", verdict.max_scaled_error, limits.max_scaled_error);
-  if (!failure.empty()) return failure + ": " + worst;
-  failure = past("relative error", verdict.relative_error, limits.relative_error);
-  if (failure.empty()) failure = past("LSE error", verdict.lse_error, limits.lse_error);
-  if (failure.empty() && limits.naive_allowance) {
-    failure = past("max error", verdict.max_error,
-                   2 * reference.naive_max_error + *limits.naive_allowance);
+  check("max scaled error", verdict.max_scaled_error, limits.max_scaled_error,
+        ": " + worst_element);
+  check("relative error", verdict.relative_error, limits.relative_error);
+  check("LSE error", verdict.lse_error, limits.lse_error);
+  if (limits.naive_allowance) {
+    check("max error", verdict.max_error, 2 * verdict.naive_max_error + *limits.naive_allowance);
   }
-  if (failure.empty() && limits.outlier_error) {
-    failure = past("fraction of outliers", verdict.outlier_fraction, limits.outlier_fraction);
+  if (limits.outlier_error) {
+    check("fraction of outliers", verdict.outlier_fraction, limits.outlier_fraction);
   }
-  return failure;
 }
 
 }  // namespace
@@ -241,6 +218,11 @@ std::string first_failure(const HostProblem& host, const Reference& reference,
 double distance_from_rounding(DType fp8, double stored, double x) {
   return fp8 == DType::f8e4m3 ? distance_from_rounding_of<kF8E4M3>(stored, x)
                               : distance_from_rounding_of<kF8E5M2>(stored, x);
+}
+
+void Verdict::note(std::string sentence) {
+  if (failure.empty()) failure = std::move(sentence);
+  passed = failure.empty();
 }
 
 std::string where(const TensorDesc& desc, size_t element) {
@@ -308,16 +290,15 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   if (problem.lse) problem.lse = contiguous_f64(*problem.lse);
   problem.o_scale.reset();
   for (std::optional<TensorDesc>* const largest : {&problem.amax_o, &problem.amax_s}) {
-    if (*largest) *largest = contiguous(DType::f32, std::span((**largest).shape).first(2));
+    if (*largest) *largest = contiguous_like(**largest, DType::f32);
   }
-  Outputs right(problem);
-  Status status = run_kernel("reference", host, problem, right, threads);
-  if (!status.ok()) return status;
+  const Result<HostTensors> right = run_kernel("reference", host, problem, threads);
+  if (!right.ok()) return right.status();
   Reference reference;
-  reference.o = right.o->values();
-  reference.lse = values_of(right.lse);
-  reference.amax_o = values_of(right.amax_o);
-  reference.amax_s = values_of(right.amax_s);
+  reference.o = values_of(*right, "o");
+  reference.lse = values_of(*right, "lse");
+  reference.amax_o = values_of(*right, "amax_o");
+  reference.amax_s = values_of(*right, "amax_s");
   reference.o_scale = scales_of_elements(host);
   // Tensor cores truncate sums of fp8 products some 13 bits below the largest.
   if (is_fp8(host.problem.q.dtype)) reference.lse_rounding = 0x1p-10;
@@ -332,11 +313,11 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
        {&naive_problem.lse, &naive_problem.o_scale, &naive_problem.amax_o, &naive_problem.amax_s}) {
     one->reset();
   }
-  Outputs unfused(naive_problem);
-  status = run_kernel("naive", host, naive_problem, unfused, threads);
-  if (!status.ok()) return status;
+  const Result<HostTensors> naive = run_kernel("naive", host, naive_problem, threads);
+  if (!naive.ok()) return naive.status();
+  const HostTensor& unfused = naive->find("o")->second;
   for (size_t i = 0; i < reference.o.size(); ++i) {
-    const double value = unfused.o->get(static_cast<int64_t>(i));
+    const double value = unfused.get(static_cast<int64_t>(i));
     const double error = std::abs(value - reference.o[i]);
     if (std::isfinite(error))
       reference.naive_max_error = std::max(reference.naive_max_error, error);
@@ -348,9 +329,15 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
 Verdict judge(const HostProblem& host, const Reference& reference) {
   Verdict verdict;
   verdict.naive_max_error = reference.naive_max_error;
-  verdict.failure =
-      first_failure(host, reference, reference.limits.value_or(gate_limits(host.problem)), verdict);
-  verdict.passed = verdict.failure.empty();
+  const GateLimits limits = reference.limits.value_or(gate_limits(host.problem));
+  std::string worst;
+  verdict.note(overrun(host.tensors));
+  if (verdict.passed) verdict.note(compare_o(host.at("o"), reference, limits, verdict, worst));
+  if (verdict.passed && host.has("lse")) {
+    verdict.note(compare_lse(host.at("lse"), reference, verdict));
+  }
+  if (verdict.passed) verdict.note(compare_largest(host, reference));
+  if (verdict.passed) check_limits(limits, worst, verdict);
   return verdict;
 }
 

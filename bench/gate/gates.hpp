@@ -70,6 +70,9 @@ struct Verdict {
   double outlier_fraction = 0;
   bool repeats = true;             // a second run, if any, gave the same bits
   std::set<std::string> launched;  // GPU: mangled names of device functions
+
+  // Fails for the sentence, unless it is empty. The first failure stays.
+  void note(std::string sentence);
 };
 
 // The distance of x from the numbers that round to `stored`, a finite number of an fp8 type;

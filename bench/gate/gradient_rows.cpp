@@ -322,7 +322,7 @@ void GradientRows::find_in_fp64(int threads) {
 Status GradientRows::find_in_fp32(int threads) {
   Problem problem = host_.problem;
   for (TensorDesc* const one : {&problem.q, &problem.k, &problem.v, &problem.o}) {
-    *one = contiguous(DType::f32, std::span(one->shape));
+    *one = contiguous_like(*one, DType::f32);
   }
   problem.lse = contiguous(DType::f32, std::span(problem.o.shape).first(3));
   PlanOptions options;

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
-#include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "problem/status.hpp"
@@ -17,113 +14,54 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 constexpr int64_t kMostBlocks = 64;
 
-// The first element of a block's rows in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of
-// 1 is broadcast.
-int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
-  const auto at = [&](size_t d, int64_t index) { return pairs.shape[d] == 1 ? int64_t{0} : index; };
-  const int64_t head = at(0, rows.batch) * pairs.shape[1] + at(1, rows.head);
-  return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
-}
-
-std::optional<TensorDesc> of_one_head(const std::optional<TensorDesc>& scales) {
-  if (!scales) return std::nullopt;
-  return scales->rank == 2 ? TensorDesc::contiguous(scales->dtype, {1, 1})
-                           : TensorDesc::contiguous(scales->dtype, {1, 1, scales->shape[2]});
+Part part_of(const Problem& problem, const RowBlock& rows) {
+  const int64_t group = problem.q.shape[1] / problem.k.shape[1];
+  return {.entry = rows.batch,
+          .heads_q = {rows.head, 1},
+          .heads_kv = {rows.head / group, 1},
+          .queries = {rows.first, rows.count},
+          .keys = {0, problem.k.shape[2]}};
 }
 
 // Converts a tree mask's bits to a mask of the block's pairs: a block has another diagonal.
-void fill_tree_pairs(const Problem& whole, const ReadElements& inputs, const RowBlock& rows,
-                     int64_t offset, HostTensor& mask) {
-  const TensorDesc& bits = *whole.tree_mask;
-  const int64_t words = bits.shape[2], keys = mask.desc().shape[3];
-  const int64_t first = (bits.shape[0] == 1 ? 0 : rows.batch) * bits.shape[1] + rows.first;
-  HostTensor row(TensorDesc::contiguous(DType::i32, {words}));
-  for (int64_t i = 0; i < rows.count; ++i) {
-    inputs("tree_mask", (first + i) * words, row);
+HostTensor tree_pairs(const Problem& whole, const ReadElements& inputs, const Part& part,
+                      int64_t offset) {
+  const Piece piece(whole, "tree_mask", *whole.tree_mask, part);
+  HostTensor bits(piece.desc());
+  piece.read(inputs, bits);
+  const int64_t words = bits.desc().shape[2], queries = part.queries.count;
+  const int64_t keys = part.keys.count;
+  HostTensor mask(TensorDesc::contiguous(DType::boolean, {1, 1, queries, keys}));
+  for (int64_t i = 0; i < queries; ++i) {
     for (int64_t j = 0; j < keys; ++j) {
       const int64_t t = j - offset;
-      const bool sees =
-          t < 0 ||
-          (t < 32 * words &&
-           (static_cast<uint32_t>(static_cast<int64_t>(row.get(t / 32))) >> (t % 32)) % 2 == 1);
+      const auto word = [&] {
+        return static_cast<uint32_t>(static_cast<int64_t>(bits.get(i * words + t / 32)));
+      };
+      const bool sees = t < 0 || (t < 32 * words && (word() >> (t % 32)) % 2 == 1);
       mask.set(i * keys + j, sees ? 1 : 0);
     }
   }
+  return mask;
 }
 
 // Turns one block into a problem of one head, with its inputs.
-HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const RowBlock& rows) {
-  const int64_t heads_q = whole.q.shape[1], heads_kv = whole.k.shape[1];
-  const int64_t seqlen_q = whole.q.shape[2], seqlen_kv = whole.k.shape[2];
-  const int64_t head_kv = rows.head / (heads_q / heads_kv);
-  Problem part = whole;
-  part.q = TensorDesc::contiguous(whole.q.dtype, {1, 1, rows.count, whole.q.shape[3]});
-  part.k = TensorDesc::contiguous(whole.k.dtype, {1, 1, seqlen_kv, whole.k.shape[3]});
-  part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, whole.v.shape[2], whole.v.shape[3]});
-  if (v_is_in_k(whole)) part.v = first_columns(part.k, whole.v.shape[3]);
-  part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, rows.count, whole.o.shape[3]});
-  if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, rows.count});
-  if (whole.seqlens_kv) part.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
-  for (std::optional<TensorDesc>* const pairs : {&part.bias, &part.mask}) {
-    if (!*pairs) continue;
-    const TensorDesc& all = **pairs;
-    *pairs =
-        TensorDesc::contiguous(all.dtype, {1, 1, std::min(rows.count, all.shape[2]), all.shape[3]});
-  }
-  if (part.alibi_slopes) part.alibi_slopes = TensorDesc::contiguous(DType::f32, {1});
-  if (whole.tree_mask) {
-    part.tree_mask.reset();
-    part.mask = TensorDesc::contiguous(DType::boolean, {1, 1, rows.count, seqlen_kv});
-  }
-  for (std::optional<TensorDesc>* const scales :
-       {&part.q_scale, &part.k_scale, &part.v_scale, &part.o_scale}) {
-    *scales = of_one_head(*scales);
-  }
-  part.amax_o.reset();  // covers whole heads: a few rows cannot give it
-  part.amax_s.reset();
-  HostProblem block = allocate(part);
-  int64_t in_use = seqlen_kv;
-  if (whole.seqlens_kv) {
-    inputs("seqlens_kv", rows.batch, block.at("seqlens_kv"));
-    in_use = static_cast<int64_t>(block.at("seqlens_kv").get(0));
-  }
+HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const Part& part) {
+  HostProblem block = read_part(whole, part, inputs);
+  const int64_t keys =
+      whole.seqlens_kv ? static_cast<int64_t>(block.at("seqlens_kv").get(0)) : part.keys.count;
   // The diagonal of the whole problem, relative to the block's first row.
   const int64_t offset = whole.alignment == Alignment::top_left       ? 0
-                         : whole.alignment == Alignment::bottom_right ? in_use - seqlen_q
+                         : whole.alignment == Alignment::bottom_right ? keys - whole.q.shape[2]
                                                                       : whole.causal_offset;
   block.problem.alignment = Alignment::given;
-  block.problem.causal_offset = offset + rows.first;
-  const int64_t query = (rows.batch * heads_q + rows.head) * seqlen_q + rows.first;
-  const int64_t kv_head = rows.batch * heads_kv + head_kv;
-  inputs("q", query * whole.q.shape[3], block.at("q"));
-  inputs("k", kv_head * seqlen_kv * whole.k.shape[3], block.at("k"));
-  if (!v_is_in_k(whole)) {
-    inputs("v", kv_head * whole.v.shape[2] * whole.v.shape[3], block.at("v"));
-  }
-  if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
-  if (whole.tree_mask) fill_tree_pairs(whole, inputs, rows, offset, block.at("mask"));
-  if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
-  if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
-  for (const auto& [name, scales, head] : {std::tuple{"q_scale", whole.q_scale, rows.head},
-                                           {"k_scale", whole.k_scale, head_kv},
-                                           {"v_scale", whole.v_scale, head_kv},
-                                           {"o_scale", whole.o_scale, rows.head}}) {
-    if (!scales) continue;
-    HostTensor& to = block.at(name);
-    inputs(name, element_of_head(*scales, rows.batch, head) * to.elements(), to);
+  block.problem.causal_offset = offset + part.queries.first;
+  if (whole.tree_mask) {
+    HostTensor mask = tree_pairs(whole, inputs, part, offset);
+    block.problem.mask = mask.desc();
+    block.tensors.emplace("mask", std::move(mask));
   }
   return block;
-}
-
-bool all_written(const HostTensor& o) {
-  if (o.is_dense()) {
-    const auto* const first = static_cast<const std::byte*>(o.data());
-    return !has_nan(o.desc().dtype, {first, static_cast<size_t>(element_bytes(o.desc()))});
-  }
-  for (int64_t i = 0; i < o.elements(); ++i) {
-    if (std::isnan(o.get(i))) return false;
-  }
-  return true;
 }
 
 // Heads are spread evenly, including both ends. So are positions, in an order of their own (the step
@@ -149,23 +87,11 @@ std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
 
 }  // namespace
 
-int64_t element_of_head(const TensorDesc& all, int64_t batch, int64_t head) {
-  return (all.shape[0] == 1 ? 0 : batch) * all.shape[1] + (all.shape[1] == 1 ? 0 : head);
-}
-
-ReadElements reader_of(const HostProblem& host) {
-  return [&host](std::string_view name, int64_t begin, HostTensor& to) {
-    const HostTensor& from = host.at(name);
-    for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
-  };
-}
-
 Result<SampledReference> SampledReference::compute(const Problem& problem,
                                                    const ReadElements& inputs, double flop,
                                                    int threads) {
   SampledReference sampled;
-  sampled.heads_ = problem.q.shape[1];
-  sampled.seqlen_q_ = problem.q.shape[2];
+  sampled.problem_ = problem;
   const std::vector<RowBlock> chosen = choose_blocks(problem, flop);
   sampled.blocks_.resize(chosen.size());
   // A block has one head, which the reference computes on one thread; so blocks run in parallel.
@@ -175,7 +101,8 @@ Result<SampledReference> SampledReference::compute(const Problem& problem,
     for (size_t n = next++; n < chosen.size(); n = next++) {
       Block& block = sampled.blocks_[n];
       block.rows = chosen[n];
-      block.outputs = block_problem(problem, inputs, chosen[n]);
+      block.part = part_of(problem, chosen[n]);
+      block.outputs = block_problem(problem, inputs, block.part);
       Result<Reference> reference = compute_reference(block.outputs, 1);
       errors[n] = reference.status();
       if (reference.ok()) block.reference = std::move(*reference);
@@ -218,11 +145,9 @@ Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const
   for (const Block& block : blocks_) {
     HostProblem part = block.outputs;
     Reference reference = block.reference;
-    const RowBlock& rows = block.rows;
-    const int64_t row = (rows.batch * heads_ + rows.head) * seqlen_q_ + rows.first;
-    outputs("o", row * part.problem.o.shape[3], part.at("o"));
+    Piece(problem_, "o", problem_.o, block.part).read(outputs, part.at("o"));
     if (has_lse && part.has("lse")) {
-      outputs("lse", row, part.at("lse"));
+      Piece(problem_, "lse", *problem_.lse, block.part).read(outputs, part.at("lse"));
     } else {
       part.tensors.erase("lse");
       reference.lse.clear();
@@ -234,42 +159,23 @@ Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const
     worst.lse_error = std::max(worst.lse_error, verdict.lse_error);
     worst.naive_max_error = std::max(worst.naive_max_error, verdict.naive_max_error);
     worst.outlier_fraction = std::max(worst.outlier_fraction, verdict.outlier_fraction);
-    if (!verdict.passed && worst.passed) {
-      worst.passed = false;
-      worst.failure = verdict.failure;
-    }
+    worst.note(verdict.failure);
   }
   return worst;
 }
 
 Result<Verdict> SampledReference::judge_rows(std::span<const std::byte> rows) const {
-  const TensorDesc& o = blocks_.front().outputs.problem.o;
-  const size_t row_bytes = static_cast<size_t>(o.shape[3]) * size_of(o.dtype);
+  const size_t row_bytes = static_cast<size_t>(problem_.o.shape[3]) * size_of(problem_.o.dtype);
   const size_t wanted = static_cast<size_t>(this->rows()) * row_bytes;
   if (rows.size() != wanted)
     return unsupported("has {} bytes of rows, wanted {}", rows.size(), wanted);
-  size_t at = 0;
-  return judge(
-      [&](std::string_view, int64_t, HostTensor& to) {
-        const size_t bytes = static_cast<size_t>(to.elements()) * size_of(o.dtype);
-        std::memcpy(to.data(), rows.data() + at, bytes);
-        at += bytes;
-      },
-      false);
+  return judge(reader_of(rows), false);
 }
 
 Verdict SampledReference::judge(const HostProblem& host) const {
   Verdict worst = judge(reader_of(host), host.has("lse"));
-  if (worst.passed && !all_written(host.at("o"))) {
-    worst.passed = false;
-    worst.failure = "o has elements that are NaN or were not written";
-  }
-  for (const auto& [name, tensor] : host.tensors) {
-    if (worst.passed && is_output(name) && !tensor.canaries_intact()) {
-      worst.passed = false;
-      worst.failure = name + ": bytes outside of its elements were written";
-    }
-  }
+  worst.note(unwritten("o", host.at("o")));
+  worst.note(overrun(host.tensors));
   return worst;
 }
 

@@ -3,23 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "bench/gate/gates.hpp"
+#include "bench/gate/part.hpp"
 
 namespace flashcore::bench {
-
-// Copies elements [begin, begin + to.elements()) of a tensor, in row-major order of its indices,
-// into the contiguous tensor `to`.
-using ReadElements = std::function<void(std::string_view name, int64_t begin, HostTensor& to)>;
-
-ReadElements reader_of(const HostProblem& host);  // `host` must outlive it
-
-// The index of a head in [B|1, H|1]; in [B|1, H|1, blocks], in groups of this many elements.
-int64_t element_of_head(const TensorDesc& all, int64_t batch, int64_t head);
 
 // Query rows [first, first + count) of one head.
 struct RowBlock {
@@ -29,7 +19,7 @@ struct RowBlock {
 // The reference of a few blocks of query rows, spread over batch entries, heads and positions,
 // always including the first and the last rows; with dropout, whose mask depends on the position,
 // only the first rows of the first head. Supports contiguous q, k, v, o, lse, bias, mask, ALiBi
-// slopes, KV lengths, a tree mask without another mask, and every numeric option.
+// slopes, sinks, KV lengths, a tree mask without another mask, and every numeric option.
 class SampledReference {
  public:
   // Stays below about `flop` operations, but takes at least two blocks if there are two.
@@ -52,10 +42,11 @@ class SampledReference {
  private:
   struct Block {
     RowBlock rows;
+    Part part;
     HostProblem outputs;  // O and LSE of one head and `count` queries
     Reference reference;
   };
-  int64_t heads_ = 0, seqlen_q_ = 0;
+  Problem problem_;
   std::vector<Block> blocks_;
 };
 

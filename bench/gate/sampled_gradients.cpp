@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "bench/gate/gradient_rows.hpp"
@@ -61,41 +59,6 @@ double statistics_of(const Problem& problem, const Entry& entry) {
   return 2.0 * static_cast<double>(group * entry.len_q) * static_cast<double>(entry.len_kv * width);
 }
 
-// Calls visit(begin, rows) for contiguous rows: the whole block in [B, H, S, width], single rows in
-// a packed [total, H, width]. `begin` is their first element in the whole tensor.
-template <class Visit>
-void for_each_piece(const TensorDesc& whole, bool packed, int64_t entry_begin, const RowBlock& rows,
-                    int64_t width, Visit&& visit) {
-  const int64_t heads = whole.shape[1];
-  if (!packed) {
-    visit(((rows.batch * heads + rows.head) * whole.shape[2] + rows.first) * width, rows.count);
-    return;
-  }
-  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
-    visit(((entry_begin + r) * heads + rows.head) * width, int64_t{1});
-  }
-}
-
-std::byte* element(HostTensor& dense, int64_t index) {
-  return static_cast<std::byte*>(dense.data()) +
-         static_cast<size_t>(index) * size_of(dense.desc().dtype);
-}
-
-// Reads a block's rows of the whole tensor into `to` from row `row` on; all rows have `width` elements.
-void read_rows(const ReadElements& read, std::string_view name, const TensorDesc& whole,
-               bool packed, int64_t entry_begin, const RowBlock& rows, HostTensor& to,
-               int64_t row = 0) {
-  const int64_t width =
-      to.elements() == 0 ? 0 : to.desc().shape[static_cast<size_t>(to.desc().rank - 1)];
-  for_each_piece(whole, packed, entry_begin, rows, width, [&](int64_t begin, int64_t count) {
-    HostTensor piece(TensorDesc::contiguous(to.desc().dtype, {count, width}));
-    read(name, begin, piece);
-    std::memcpy(element(to, row * width), piece.data(),
-                static_cast<size_t>(count * width) * size_of(to.desc().dtype));
-    row += count;
-  });
-}
-
 // `count` rows of a head, or the requested number of blocks, spread evenly including both ends.
 // Query heads alternate.
 std::vector<RowBlock> spread(int64_t batch, int64_t first_head, int64_t heads, int64_t rows,
@@ -131,7 +94,6 @@ class SampledGradients::Sampler {
         problem_(out.problem_),
         inputs_(inputs),
         threads_(threads),
-        packed_(is_packed(out.problem_)),
         group_(out.problem_.q.shape[1] / out.problem_.k.shape[1]) {}
 
   Status run() {
@@ -174,122 +136,37 @@ class SampledGradients::Sampler {
   Status add_head(int64_t batch, int64_t head) {
     const Entry entry = entry_of(problem_, inputs_, batch);
     if (entry.len_q == 0 || entry.len_kv == 0) return {};
-    HostProblem part = describe(entry);
-    fill(part, entry, batch, head);
-    HostTensor d_o(part.problem.o);
-    read_queries("d_o", problem_.o, entry, batch, head, d_o);
+    const Part part{.entry = batch,
+                    .heads_q = {head * group_, group_},
+                    .heads_kv = {head, 1},
+                    .queries = {0, entry.len_q},
+                    .keys = {0, entry.len_kv},
+                    .begin_q = entry.begin_q,
+                    .begin_kv = entry.begin_kv};
+    HostProblem forward = read_part(problem_, part, inputs_.read);
+    forward.dropout_seed = inputs_.dropout_seed;
+    forward.dropout_offset = inputs_.dropout_offset;
+    HostTensor d_o(forward.problem.o);
+    Piece(problem_, "d_o", out_.gradients_.d_o, part).read(inputs_.read, d_o);
     std::optional<HostTensor> d_lse;
     if (out_.gradients_.d_lse) {
-      d_lse.emplace(contiguous(out_.gradients_.d_lse->dtype, lse_shape(entry)));
-      read_lse_rows(entry, batch, head, *d_lse);
+      const Piece piece(problem_, "d_lse", *out_.gradients_.d_lse, part);
+      piece.read(inputs_.read, d_lse.emplace(piece.desc()));
     }
-    Result<GradientRows> rows =
-        GradientRows::make(std::move(part), d_o, d_lse ? &*d_lse : nullptr, statistics_, threads_);
+    const Result<GradientRows> rows = GradientRows::make(
+        std::move(forward), d_o, d_lse ? &*d_lse : nullptr, statistics_, threads_);
     if (!rows.ok()) return rows.status();
-    keep_forward(*rows, entry, batch, head);
-    return add_blocks(*rows, entry, batch, head);
-  }
-
-  std::vector<int64_t> lse_shape(const Entry& entry) const { return {1, group_, entry.len_q}; }
-
-  // Turns the head into a problem of its own.
-  HostProblem describe(const Entry& entry) const {
-    Problem part = problem_;
-    part.q = contiguous(problem_.q.dtype,
-                        std::vector<int64_t>{1, group_, entry.len_q, width_of(problem_.q)});
-    part.o = contiguous(problem_.o.dtype,
-                        std::vector<int64_t>{1, group_, entry.len_q, width_of(problem_.o)});
-    part.k = contiguous(problem_.k.dtype,
-                        std::vector<int64_t>{1, 1, entry.len_kv, width_of(problem_.k)});
-    part.v = contiguous(problem_.v.dtype,
-                        std::vector<int64_t>{1, 1, entry.len_kv, width_of(problem_.v)});
-    part.lse = contiguous(problem_.lse->dtype, lse_shape(entry));
-    part.cu_seqlens_q.reset(), part.cu_seqlens_kv.reset();
-    part.max_seqlen_q = part.max_seqlen_kv = 0;
-    for (std::optional<TensorDesc>* const pairs : {&part.bias, &part.mask}) {
-      if (!*pairs) continue;
-      const auto& shape = (*pairs)->shape;
-      *pairs = contiguous((*pairs)->dtype,
-                          std::vector<int64_t>{1, std::min(group_, shape[1]), shape[2], shape[3]});
-    }
-    if (part.alibi_slopes) part.alibi_slopes = TensorDesc::contiguous(DType::f32, {group_});
-    if (part.sinks) part.sinks = TensorDesc::contiguous(DType::f32, {group_});
-    for (std::optional<TensorDesc>* const of_entry :
-         {&part.seqlens_q, &part.seqlens_kv, &part.causal_offsets}) {
-      if (*of_entry) *of_entry = TensorDesc::contiguous(DType::i32, {1});
-    }
-    part.dropout_state.reset();
-    HostProblem host = allocate(part);
-    host.dropout_seed = inputs_.dropout_seed;
-    host.dropout_offset = inputs_.dropout_offset;
-    return host;
-  }
-
-  void fill(HostProblem& part, const Entry& entry, int64_t batch, int64_t head) const {
-    read_queries("q", problem_.q, entry, batch, head, part.at("q"));
-    const RowBlock keys{batch, head, 0, entry.len_kv};
-    read_rows(inputs_.read, "k", problem_.k, packed_, entry.begin_kv, keys, part.at("k"));
-    read_rows(inputs_.read, "v", problem_.v, packed_, entry.begin_kv, keys, part.at("v"));
-    for (const auto& [name, whole] : {std::pair{"bias", problem_.bias}, {"mask", problem_.mask}}) {
-      if (!whole) continue;
-      const int64_t first = whole->shape[1] == 1 ? 0 : head * group_;
-      const int64_t entry_of_pairs = whole->shape[0] == 1 ? 0 : batch;
-      inputs_.read(name,
-                   (entry_of_pairs * whole->shape[1] + first) * whole->shape[2] * whole->shape[3],
-                   part.at(name));
-    }
-    if (problem_.alibi_slopes) {
-      const TensorDesc& slopes = *problem_.alibi_slopes;
-      const bool by_entry = slopes.rank == 2 && slopes.shape[0] > 1;
-      inputs_.read("alibi_slopes", (by_entry ? batch * problem_.q.shape[1] : 0) + head * group_,
-                   part.at("alibi_slopes"));
-    }
-    if (problem_.sinks) inputs_.read("sinks", head * group_, part.at("sinks"));
-    for (const char* const of_entry : {"seqlens_q", "seqlens_kv", "causal_offsets"}) {
-      if (part.has(of_entry)) inputs_.read(of_entry, batch, part.at(of_entry));
-    }
-  }
-
-  // Reads rows of all query heads of the group.
-  void read_queries(std::string_view name, const TensorDesc& whole, const Entry& entry,
-                    int64_t batch, int64_t head, HostTensor& to) const {
-    for (int64_t h = 0; h < group_; ++h) {
-      read_rows(inputs_.read, name, whole, packed_, entry.begin_q,
-                {batch, head * group_ + h, 0, entry.len_q}, to, h * entry.len_q);
-    }
-  }
-
-  void read_lse_rows(const Entry& entry, int64_t batch, int64_t head, HostTensor& to) const {
-    HostTensor rows(TensorDesc::contiguous(to.desc().dtype, {to.elements(), 1}));
-    read_queries("d_lse", *problem_.lse, entry, batch, head, rows);
-    std::memcpy(to.data(), rows.data(),
-                static_cast<size_t>(rows.elements()) * size_of(to.desc().dtype));
-  }
-
-  void keep_forward(const GradientRows& rows, const Entry& entry, int64_t batch, int64_t head) {
-    const int64_t width = width_of(problem_.o);
-    const auto part = [&](const HostTensor& from, int64_t first, int64_t columns) {
-      HostTensor to(TensorDesc::contiguous(from.desc().dtype, {entry.len_q, columns}));
-      const auto* const data = static_cast<const std::byte*>(from.data());
-      const size_t size = size_of(from.desc().dtype);
-      std::memcpy(to.data(), data + static_cast<size_t>(first * columns) * size,
-                  static_cast<size_t>(to.elements()) * size);
-      return to;
-    };
-    for (int64_t h = 0; h < group_; ++h) {
-      out_.forward_.push_back({.rows = {batch, head * group_ + h, 0, entry.len_q},
-                               .entry_begin = entry.begin_q,
-                               .o = part(rows.o(), h * entry.len_q, width),
-                               .lse = part(rows.lse(), h * entry.len_q, 1)});
-    }
+    out_.forward_.push_back({part, rows->o(), rows->lse()});
+    return add_blocks(*rows, part);
   }
 
   // Blocks run in parallel.
-  Status add_blocks(const GradientRows& rows, const Entry& entry, int64_t batch, int64_t head) {
+  Status add_blocks(const GradientRows& rows, const Part& part) {
+    const int64_t first_head = part.heads_q.first, len_q = part.queries.count;
     const std::vector<RowBlock> of_q =
-        spread(batch, head * group_, group_, entry.len_q, affordable(entry.len_kv));
+        spread(part.entry, first_head, group_, len_q, affordable(part.keys.count));
     const std::vector<RowBlock> of_kv =
-        spread(batch, head, 1, entry.len_kv, affordable(entry.len_q * group_));
+        spread(part.entry, part.heads_kv.first, 1, part.keys.count, affordable(len_q * group_));
     const size_t count = of_q.size() + of_kv.size();
     std::vector<std::vector<Block>> found(count);
     std::vector<Status> errors(count);
@@ -297,15 +174,20 @@ class SampledGradients::Sampler {
       const auto n = static_cast<size_t>(task);
       if (n < of_q.size()) {
         const RowBlock& one = of_q[n];
-        Result<GradientReference> dq = rows.dq(one.head - head * group_, one.first, one.count);
+        Part block = part;
+        block.heads_q = {one.head, 1};
+        block.queries = {one.first, one.count};
+        Result<GradientReference> dq = rows.dq(one.head - first_head, one.first, one.count);
         errors[n] = dq.status();
-        if (dq.ok()) found[n].push_back({"dq", one, entry.begin_q, std::move(*dq)});
+        if (dq.ok()) found[n].push_back({"dq", one, block, std::move(*dq)});
         return;
       }
       const RowBlock& one = of_kv[n - of_q.size()];
       auto [dk, dv] = rows.dk_dv(one.first, one.count);
-      found[n].push_back({"dk", one, entry.begin_kv, std::move(dk)});
-      found[n].push_back({"dv", one, entry.begin_kv, std::move(dv)});
+      Part block = part;
+      block.keys = {one.first, one.count};
+      found[n].push_back({"dk", one, block, std::move(dk)});
+      found[n].push_back({"dv", one, block, std::move(dv)});
     });
     for (size_t n = 0; n < count; ++n) {
       FLASHCORE_RETURN_IF_ERROR(errors[n]);
@@ -318,7 +200,6 @@ class SampledGradients::Sampler {
   const Problem& problem_;
   const BackwardInputs& inputs_;
   int threads_;
-  bool packed_;
   int64_t group_, heads_ = 0;
   GradientRows::Statistics statistics_ = GradientRows::Statistics::fp64;
 };
@@ -363,23 +244,9 @@ Result<SampledGradients> SampledGradients::compute(const Problem& problem,
 }
 
 void SampledGradients::write_forward(const WriteElements& write) const {
-  const bool packed = is_packed(problem_);
   for (const Forward& one : forward_) {
-    for (const auto& [name, whole, from] :
-         {std::tuple<const char*, const TensorDesc&, const HostTensor&>{"o", problem_.o, one.o},
-          {"lse", *problem_.lse, one.lse}}) {
-      const int64_t width = from.desc().shape[1];
-      const size_t row_bytes = static_cast<size_t>(width) * size_of(from.desc().dtype);
-      const auto* next = static_cast<const std::byte*>(from.data());
-      for_each_piece(whole, packed, one.entry_begin, one.rows, width,
-                     [&, name = name, &from = from](int64_t begin, int64_t count) {
-                       HostTensor piece(TensorDesc::contiguous(from.desc().dtype, {count, width}));
-                       const size_t bytes = static_cast<size_t>(count) * row_bytes;
-                       std::memcpy(piece.data(), next, bytes);
-                       next += bytes;
-                       write(name, begin, piece);
-                     });
-    }
+    Piece(problem_, "o", problem_.o, one.part).write(write, one.o);
+    Piece(problem_, "lse", *problem_.lse, one.part).write(write, one.lse);
   }
 }
 
@@ -427,11 +294,8 @@ GradientReference SampledGradients::together(std::string_view gradient) const {
   return out;
 }
 
-Verdict SampledGradients::judge_blocks(const ReadBlock& read) const {
+Verdict SampledGradients::judge(const ReadElements& gradients) const {
   Verdict verdict;
-  const auto note = [&](const std::string& failure) {
-    if (verdict.failure.empty()) verdict.failure = failure;
-  };
   for (const char* const name : {"dq", "dk", "dv"}) {
     const TensorDesc& desc = desc_of(name);
     const int64_t width = desc.shape[static_cast<size_t>(desc.rank - 1)];
@@ -439,14 +303,12 @@ Verdict SampledGradients::judge_blocks(const ReadBlock& read) const {
     const GradientReference all = together(name);
     HostTensor sample(TensorDesc::contiguous(
         desc.dtype, {static_cast<int64_t>(all.values.size()) / width, width}));
-    int64_t row = 0;
+    auto next = sample.bytes().begin();
     for (const Block& block : blocks_) {
       if (block.name != name) continue;
       HostTensor got(TensorDesc::contiguous(desc.dtype, {block.rows.count, width}));
-      read(block, got);
-      std::memcpy(element(sample, row * width), got.data(),
-                  static_cast<size_t>(element_bytes(got.desc())));
-      row += block.rows.count;
+      Piece(problem_, name, desc, block.part).read(gradients, got);
+      next = std::copy(got.bytes().begin(), got.bytes().end(), next);
       Verdict of_block;
       const std::string failure =
           judge_gradient(name, got, block.reference,
@@ -455,39 +317,25 @@ Verdict SampledGradients::judge_blocks(const ReadBlock& read) const {
                          of_block);
       verdict.relative_error = std::max(verdict.relative_error, of_block.relative_error);
       if (failure.empty()) continue;
-      note(fmt::format("entry {}, head {}, rows from {}: {}", block.rows.batch, block.rows.head,
-                       block.rows.first, failure));
+      verdict.note(fmt::format("entry {}, head {}, rows from {}: {}", block.rows.batch,
+                               block.rows.head, block.rows.first, failure));
     }
     const std::string failure = judge_gradient(name, sample, all, limits, verdict);
-    if (!failure.empty()) note("rows judged: " + failure);
+    if (!failure.empty()) verdict.note("rows judged: " + failure);
   }
-  verdict.passed = verdict.failure.empty();
+  verdict.note("");
   return verdict;
-}
-
-Verdict SampledGradients::judge(const ReadElements& gradients) const {
-  return judge_blocks([&](const Block& block, HostTensor& to) {
-    read_rows(gradients, block.name, desc_of(block.name), is_packed(problem_), block.entry_begin,
-              block.rows, to);
-  });
 }
 
 Result<Verdict> SampledGradients::judge_rows(std::span<const std::byte> rows) const {
   size_t wanted = 0;
-  const auto bytes_of = [&](const Block& block) {
-    const TensorDesc& desc = desc_of(block.name);
-    return static_cast<size_t>(block.rows.count * desc.shape[static_cast<size_t>(desc.rank - 1)]) *
-           size_of(desc.dtype);
-  };
-  for (const Block& block : blocks_) wanted += bytes_of(block);
+  for (const Block& block : blocks_) {
+    wanted += block.reference.values.size() * size_of(desc_of(block.name).dtype);
+  }
   if (rows.size() != wanted) {
     return unsupported("has {} bytes of rows, wanted {}", rows.size(), wanted);
   }
-  const std::byte* next = rows.data();
-  return judge_blocks([&](const Block& block, HostTensor& to) {
-    std::memcpy(to.data(), next, bytes_of(block));
-    next += bytes_of(block);
-  });
+  return judge(reader_of(rows));
 }
 
 }  // namespace flashcore::bench

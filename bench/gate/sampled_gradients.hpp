@@ -4,22 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/gate/gradient_gates.hpp"
+#include "bench/gate/part.hpp"
 #include "bench/gate/sampled_gate.hpp"
 #include "bench/tensors/backward_set.hpp"
 
 namespace flashcore::bench {
-
-// Writes `from` to elements [begin, begin + from.elements()) of a tensor, in row-major order of its
-// indices.
-using WriteElements =
-    std::function<void(std::string_view name, int64_t begin, const HostTensor& from)>;
 
 // The inputs of a backward run: its tensors except O and LSE, and its dropout.
 struct BackwardInputs {
@@ -59,20 +54,17 @@ class SampledGradients {
   struct Block {
     std::string name;  // gradient
     RowBlock rows;
-    int64_t entry_begin;  // start of the entry's rows in a packed tensor
+    Part part;
     GradientReference reference;
   };
   struct Forward {
-    RowBlock rows;  // all queries of a head
-    int64_t entry_begin;
-    HostTensor o, lse;  // dense
+    Part part;  // a KV head with all of its queries
+    HostTensor o, lse;
   };
   class Sampler;
-  using ReadBlock = std::function<void(const Block& block, HostTensor& to)>;
 
   const TensorDesc& desc_of(std::string_view gradient) const;
   std::vector<RowBlock> blocks_of(std::string_view gradient) const;
-  Verdict judge_blocks(const ReadBlock& read) const;
   GradientReference together(std::string_view gradient) const;
 
   Problem problem_;

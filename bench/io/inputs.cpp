@@ -144,9 +144,7 @@ Result<HostTensor> read_tensor(const TensorSource& source, const TensorDesc& des
   TensorDesc stored = desc;
   stored.dtype = source.dtype;
   HostTensor tensor(stored);
-  const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(source.dtype);
-  FLASHCORE_RETURN_IF_ERROR(io::read_elements(
-      *source.file, source.info, std::span(static_cast<std::byte*>(tensor.data()), bytes)));
+  FLASHCORE_RETURN_IF_ERROR(io::read_elements(*source.file, source.info, tensor.bytes()));
   if (desc.dtype == source.dtype) return tensor;
   HostTensor converted(desc);
   for (int64_t i = 0; i < tensor.elements(); ++i) converted.set(i, tensor.get(i));

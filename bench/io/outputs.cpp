@@ -59,9 +59,7 @@ io::OutputTensor stored(const std::string& name, const HostTensor& tensor,
   static const std::set<std::string, std::less<>> kMoved = {"q",   "k",  "v",  "o",
                                                             "d_o", "dq", "dk", "dv"};
   if (layout == "bshd" && kMoved.contains(name) && shape.size() == 4) std::swap(shape[1], shape[2]);
-  const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(desc.dtype);
-  return {name, desc.dtype, std::move(shape),
-          std::span(static_cast<const std::byte*>(tensor.data()), bytes)};
+  return {name, desc.dtype, std::move(shape), tensor.bytes()};
 }
 
 std::string summary(const std::string& path, std::span<const io::OutputTensor> tensors) {

@@ -1,14 +1,9 @@
 #include "bench/peers/peer_process.hpp"
 
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "bench/process/child_process.hpp"
@@ -18,10 +13,9 @@
 namespace flashcore::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr std::chrono::seconds kFarewell{3};
+constexpr double kFarewell = 3;  // seconds
 
 // The last line of its output, for an error message.
 std::string last_words(const std::string& log) {
@@ -37,25 +31,18 @@ std::string last_words(const std::string& log) {
 
 Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::string>& words,
                                                         const std::string& log) {
-  const Result<Child> child = start_child(words, {.answers = true, .log = log});
+  Result<Child> child = start_child(words, {.answers = true, .own_group = false, .log = log});
   if (!child.ok()) return child.status();
-  return std::unique_ptr<PeerProcess>(new PeerProcess(*child, log));
+  return std::unique_ptr<PeerProcess>(new PeerProcess(std::move(*child), log));
 }
 
 PeerProcess::~PeerProcess() {
-  if (socket_ >= 0) ::close(socket_);
-  const auto end = Clock::now() + kFarewell;
-  while (Clock::now() < end) {
-    if (::waitpid(child_, nullptr, WNOHANG) != 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  ::kill(child_, SIGKILL);
-  while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  child_.close_stream();
+  (void)child_.wait(kFarewell);
 }
 
 Result<Json> PeerProcess::ask(const Json& request, double seconds) {
-  if (socket_ < 0) return unsupported("peers: their process has ended");
+  if (!alive()) return unsupported("peers: their process has ended");
   FLASHCORE_RETURN_IF_ERROR(send(request.dump() + "\n"));
   const Result<std::string> line = receive(seconds);
   if (!line.ok()) return line.status();
@@ -69,7 +56,8 @@ Result<Json> PeerProcess::ask(const Json& request, double seconds) {
 
 Status PeerProcess::send(const std::string& line) {
   for (size_t sent = 0; sent < line.size();) {
-    const ssize_t count = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    const ssize_t count =
+        ::send(child_.stream(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return lost("ended");
     sent += static_cast<size_t>(count);
@@ -97,8 +85,8 @@ Result<std::string> PeerProcess::receive(double seconds) {
 }
 
 Status PeerProcess::lost(const std::string& why) {
-  ::close(std::exchange(socket_, -1));
-  ::kill(child_, SIGKILL);
+  child_.close_stream();
+  child_.end();
   const std::string words = last_words(log_);
   return unsupported("peers: their process {}{}{}", why, words.empty() ? "" : ": ", words);
 }

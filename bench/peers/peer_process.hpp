@@ -1,8 +1,6 @@
 // A helper process that answers requests: one line of JSON each way.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,22 +25,18 @@ class PeerProcess {
   // After the latter two, every request fails.
   Result<nlohmann::ordered_json> ask(const nlohmann::ordered_json& request, double seconds);
 
-  bool alive() const { return socket_ >= 0; }
+  bool alive() const { return child_.stream() >= 0; }
 
  private:
   static constexpr size_t kLargestAnswer = size_t{1} << 24;
 
-  PeerProcess(const Child& child, std::string log)
-      : child_(child.process),
-        socket_(child.stream),
-        log_(std::move(log)),
-        lines_(child.stream, kLargestAnswer) {}
+  PeerProcess(Child child, std::string log)
+      : child_(std::move(child)), log_(std::move(log)), lines_(child_.stream(), kLargestAnswer) {}
   Status send(const std::string& line);
   Result<std::string> receive(double seconds);
   Status lost(const std::string& why);
 
-  pid_t child_;
-  int socket_;  // -1 after it is lost
+  Child child_;  // without a stream after it is lost
   std::string log_;
   LineReader lines_;
 };

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "bench/text/numbers.hpp"
 #include "problem/status.hpp"
@@ -50,26 +51,29 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return list;
 }
 
-int wait_for(pid_t process) {
-  int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+using Clock = std::chrono::steady_clock;
+
+constexpr double kFarewell = 1;
+constexpr double kLastWait = 60;
+
+// The time until a deadline, in milliseconds for poll: at most a second.
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000));
 }
 
 // Writes and reads at once, so that neither side waits for the other for ever.
-void exchange(int stream, const std::string& input, const Limits& limits, LimitedOutput& output) {
+void exchange(int stream, const std::string& input, const Limits& limits, ChildOutput& output) {
   const auto deadline = after_seconds(limits.seconds);
   size_t written = 0;
   if (input.empty()) ::shutdown(stream, SHUT_WR);
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
     const bool writes = written < input.size();
     pollfd one{stream, static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0};
-    output.timed_out = left.count() <= 0;
+    const int left = milliseconds_until(deadline);
+    output.timed_out = left == 0;
     if (output.timed_out) return;
-    if (::poll(&one, 1, static_cast<int>(std::min<int64_t>(left.count(), 1000))) <= 0) continue;
+    if (::poll(&one, 1, left) <= 0) continue;
     if (writes && (one.revents & (POLLOUT | POLLERR)) != 0) {
       const ssize_t sent = ::send(stream, input.data() + written, input.size() - written,
                                   MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -90,6 +94,67 @@ void exchange(int stream, const std::string& input, const Limits& limits, Limite
 }
 
 }  // namespace
+
+Child::Child(Child&& other) noexcept
+    : process_(std::exchange(other.process_, 0)),
+      stream_(std::exchange(other.stream_, -1)),
+      has_group_(other.has_group_),
+      status_(other.status_) {}
+
+Child::~Child() {
+  if (process_ != 0) end();
+  close_stream();
+}
+
+void Child::close_stream() {
+  if (stream_ >= 0) ::close(std::exchange(stream_, -1));
+}
+
+bool Child::stop() {
+  ::kill(process_, SIGSTOP);
+  int status = 0;
+  while (::waitpid(process_, &status, WUNTRACED) < 0 && errno == EINTR) {
+  }
+  if (!WIFSTOPPED(status)) status_ = status;
+  return !status_;
+}
+
+void Child::resume() const { ::kill(process_, SIGCONT); }
+
+bool Child::wait(double seconds) const {
+  if (status_) return true;
+  const auto deadline = after_seconds(seconds);
+  for (;;) {
+    siginfo_t state{};
+    const int error =
+        ::waitid(P_PID, static_cast<id_t>(process_), &state, WEXITED | WNOWAIT | WNOHANG);
+    if (error == 0 && state.si_pid != 0) return true;
+    if ((error != 0 && errno != EINTR) || Clock::now() >= deadline) return false;
+    ::usleep(500);
+  }
+}
+
+void Child::end() {
+  if (status_) return;
+  pollfd closed{.fd = stream_, .events = 0, .revents = 0};
+  if (stream_ >= 0 && ::poll(&closed, 1, 0) != 0) (void)wait(kFarewell);
+  ::kill(has_group_ ? -process_ : process_, SIGKILL);
+  // A driver may block a process for a while, and for ever if the device is lost.
+  int status = 0;
+  if (wait(kLastWait) && ::waitpid(process_, &status, 0) == process_) status_ = status;
+}
+
+int Child::exit_status() const {
+  const int status = status_.value_or(SIGKILL);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string Child::ending() const {
+  if (!status_) return "could not be ended";
+  if (WIFEXITED(*status_)) return fmt::format("exited with {}", WEXITSTATUS(*status_));
+  const int signal = WTERMSIG(*status_);
+  return fmt::format("was ended by signal {} ({})", signal, ::strsignal(signal));
+}
 
 Result<Child> start_child(const std::vector<std::string>& words, const ChildOptions& options) {
   int ends[2];  // ours and the child's; closed in children of other threads
@@ -117,24 +182,32 @@ Result<Child> start_child(const std::vector<std::string>& words, const ChildOpti
   const std::vector<char*> arguments = pointers(copies);
   std::vector<std::string> variables = options.environment.value_or(std::vector<std::string>());
   const std::vector<char*> environment = pointers(variables);
-  Child child{.process = 0, .stream = ends[0]};
+  pid_t process = 0;
   const int failed =
-      ::posix_spawnp(&child.process, arguments[0], &how.actions, &how.attributes, arguments.data(),
+      ::posix_spawnp(&process, arguments[0], &how.actions, &how.attributes, arguments.data(),
                      options.environment ? environment.data() : environ);
   ::close(ends[1]);
-  if (failed == 0) return child;
+  if (failed == 0) return Child(process, ends[0], options.own_group);
   ::close(ends[0]);
   return unsupported("{}: could not be started: {}", words.front(), std::strerror(failed));
 }
 
-std::chrono::steady_clock::time_point after_seconds(double seconds) {
-  using Clock = std::chrono::steady_clock;
+Clock::time_point after_seconds(double seconds) {
   return Clock::now() +
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-LineReader::Event LineReader::next(std::chrono::steady_clock::time_point deadline,
-                                   std::string& line) {
+Waited wait_for(int stream, Clock::time_point deadline) {
+  for (;;) {
+    const int left = milliseconds_until(deadline);
+    if (left == 0) return Waited::silence;
+    pollfd one{.fd = stream, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&one, 1, left);
+    if (ready != 0) return ready < 0 ? Waited::interrupt : Waited::ready;
+  }
+}
+
+LineReader::Event LineReader::next(Clock::time_point deadline, std::string& line) {
   for (;;) {
     if (const size_t newline = pending_.find('\n'); newline != std::string::npos) {
       line = pending_.substr(0, newline);
@@ -142,13 +215,9 @@ LineReader::Event LineReader::next(std::chrono::steady_clock::time_point deadlin
       return Event::line;
     }
     if (pending_.size() > longest_line_) return Event::too_long;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return Event::silence;
-    pollfd waiting{.fd = stream_, .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1000)));
-    if (ready < 0) return Event::interrupt;
-    if (ready == 0) continue;
+    const Waited waited = wait_for(stream_, deadline);
+    if (waited == Waited::silence) return Event::silence;
+    if (waited == Waited::interrupt) return Event::interrupt;
     std::array<char, 65536> piece;
     const ssize_t count = ::read(stream_, piece.data(), piece.size());
     if (count < 0) return errno == EINTR ? Event::interrupt : Event::end;
@@ -157,42 +226,17 @@ LineReader::Event LineReader::next(std::chrono::steady_clock::time_point deadlin
   }
 }
 
-Result<ChildOutput> run_child(const std::vector<std::string>& words) {
-  const Result<Child> child = start_child(words, {.errors = true});
+Result<ChildOutput> run_child(const std::vector<std::string>& words, ChildOptions options,
+                              const std::string& input, const Limits& limits) {
+  options.answers = true;
+  Result<Child> child = start_child(words, options);
   if (!child.ok()) return child.status();
   ChildOutput output;
-  std::array<char, 4096> piece;
-  for (;;) {
-    const ssize_t got = ::read(child->stream, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    output.text.append(piece.data(), static_cast<size_t>(got));
-  }
-  ::close(child->stream);
-  output.exit_status = wait_for(child->process);
-  return output;
-}
-
-Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const std::string& input,
-                                  const Limits& limits, ChildOptions options) {
-  options.answers = true;
-  options.own_group = true;
-  const Result<Child> child = start_child(words, options);
-  if (!child.ok()) return child.status();
-  LimitedOutput output;
-  exchange(child->stream, input, limits, output);
-  ::close(child->stream);
+  exchange(child->stream(), input, limits, output);
   // It may have closed its stdout and still be running.
-  const auto deadline = after_seconds(output.timed_out || output.too_long ? 0 : limits.seconds);
-  siginfo_t state{};
-  while (::waitid(P_PID, static_cast<id_t>(child->process), &state, WEXITED | WNOWAIT | WNOHANG) ==
-             0 &&
-         state.si_pid == 0 && std::chrono::steady_clock::now() < deadline) {
-    ::usleep(500);
-  }
-  output.timed_out = output.timed_out || (state.si_pid == 0 && !output.too_long);
-  ::kill(-child->process, SIGKILL);  // including processes that it left behind
-  output.exit_status = wait_for(child->process);
+  if (!output.timed_out && !output.too_long) output.timed_out = !child->wait(limits.seconds);
+  child->end();
+  output.exit_status = child->exit_status();
   return output;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,15 +14,45 @@
 
 namespace flashcore::bench {
 
-struct Child {
-  pid_t process = 0;
-  int stream = -1;  // its stdout; with `answers`, also its stdin
+// A child process with a stream from it. Both are ended with this object.
+class Child {
+ public:
+  Child(pid_t process, int stream, bool has_group)
+      : process_(process), stream_(stream), has_group_(has_group) {}
+  Child(Child&& other) noexcept;
+  Child& operator=(Child&&) = delete;
+  ~Child();
+
+  pid_t process() const { return process_; }
+  int stream() const { return stream_; }  // -1 after it was closed
+  void close_stream();
+
+  // Stops it until resume(); returns false if it has ended.
+  bool stop();
+  void resume() const;
+
+  // Waits for its end, at most `seconds`; returns whether it has ended.
+  bool wait(double seconds) const;
+
+  // Ends it, and all of its group. A child that closed its stream is about to exit and gets a
+  // second for that: its own status says more than our signal.
+  void end();
+
+  // After end():
+  int exit_status() const;     // 128 plus the signal if a signal ended it
+  std::string ending() const;  // "exited with 3", "was ended by signal 11 (Segmentation fault)"
+
+ private:
+  pid_t process_;
+  int stream_;
+  bool has_group_;
+  std::optional<int> status_;  // as waitpid has it, after it has been waited for
 };
 
 struct ChildOptions {
   bool errors = false;      // the stream includes its stderr
-  bool answers = false;     // a socket instead of a pipe
-  bool own_group = false;   // its own process group, to end it with all its children
+  bool answers = false;     // the stream is a socket, and also its stdin
+  bool own_group = true;    // its own process group, to end it with all its children
   std::string log = {};     // a file for its stderr; empty: this program's stderr
   std::string folder = {};  // its working directory; empty: this program's
   // Replaces this program's environment: "NAME=value".
@@ -31,6 +62,12 @@ struct ChildOptions {
 // Starts words[0], found on PATH unless it has a '/', with the rest as its arguments, without a
 // shell. A program that cannot be started is unsupported.
 Result<Child> start_child(const std::vector<std::string>& words, const ChildOptions& options);
+
+std::chrono::steady_clock::time_point after_seconds(double seconds);
+
+// Waits until a stream has data or its other end is closed. interrupt: this process got a signal
+enum class Waited { ready, silence, interrupt };
+Waited wait_for(int stream, std::chrono::steady_clock::time_point deadline);
 
 // Reads lines from a child, with a deadline.
 class LineReader {
@@ -48,31 +85,22 @@ class LineReader {
   std::string pending_;
 };
 
-std::chrono::steady_clock::time_point after_seconds(double seconds);
-
 struct ChildOutput {
-  int exit_status = 0;  // 128 plus the signal if a signal ended it
-  std::string text;     // stdout and stderr together
-};
-
-// Starts a program and waits for it.
-Result<ChildOutput> run_child(const std::vector<std::string>& words);
-
-struct LimitedOutput {
-  int exit_status = 0;     // as in ChildOutput
+  int exit_status = 0;     // 128 plus the signal if a signal ended it
   std::string text;        // stdout, and stderr with `errors`
   bool timed_out = false;  // it was killed
   bool too_long = false;   // it printed more than `most_bytes`, and was killed
 };
 
-// Starts a program, writes `input` to its stdin and waits for it; then everything that it
-// started has ended.
 struct Limits {
-  double seconds;
-  size_t most_bytes;
+  double seconds = 1e9;
+  size_t most_bytes = std::numeric_limits<size_t>::max();
 };
-Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const std::string& input,
-                                  const Limits& limits, ChildOptions options);
+
+// Starts a program, writes `input` to its stdin and waits for it; then everything in its group has
+// ended.
+Result<ChildOutput> run_child(const std::vector<std::string>& words, ChildOptions options,
+                              const std::string& input = {}, const Limits& limits = {});
 
 // The folders of PATH, in order.
 std::vector<std::string> path_folders();

@@ -2,16 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 
+#include "bench/process/child_process.hpp"
 #include "problem/status.hpp"
 
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): gcov's, in builds that use it
@@ -19,8 +17,6 @@ extern "C" [[gnu::weak]] void __gcov_dump();
 
 namespace flashcore::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void write_all(int to, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
@@ -43,13 +39,12 @@ void write_all(int to, const std::string& text) {
 }
 
 // Reads until the other end is closed; returns false if that takes longer than the deadline.
-bool read_all(int from, Clock::time_point deadline, std::string& text) {
+bool read_all(int from, std::chrono::steady_clock::time_point deadline, std::string& text) {
   std::array<char, 4096> piece;
   for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd one{from, POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&one, 1, static_cast<int>(left.count())) == 0) return false;
+    const Waited waited = wait_for(from, deadline);
+    if (waited == Waited::interrupt) continue;
+    if (waited == Waited::silence) return false;
     const ssize_t got = ::read(from, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return true;
@@ -64,30 +59,22 @@ Result<std::string> call_in_copy(const std::function<std::string()>& work, doubl
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     return Status(StatusCode::internal, fmt::format("pipe: {}", std::strerror(errno)));
   }
-  const pid_t copy = ::fork();
-  if (copy == 0) run_copy(work, ends[1]);
+  const pid_t process = ::fork();
+  if (process == 0) run_copy(work, ends[1]);
   ::close(ends[1]);
-  if (copy < 0) {
+  if (process < 0) {
     ::close(ends[0]);
     return Status(StatusCode::internal, fmt::format("fork: {}", std::strerror(errno)));
   }
+  Child copy(process, ends[0], false);
   std::string text;
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(seconds));
-  const bool in_time = read_all(ends[0], deadline, text);
-  ::close(ends[0]);
-  if (!in_time) ::kill(copy, SIGKILL);
-  int status = 0;
-  while (::waitpid(copy, &status, 0) < 0 && errno == EINTR) {
-  }
+  const bool in_time = read_all(copy.stream(), after_seconds(seconds), text);
+  copy.end();
   if (!in_time) {
     return Status(StatusCode::internal, fmt::format("it did not end in {} s", seconds));
   }
-  if (WIFSIGNALED(status)) {
-    return Status(StatusCode::internal, fmt::format("it ended by signal {} ({})", WTERMSIG(status),
-                                                    ::strsignal(WTERMSIG(status))));
-  }
-  if (WEXITSTATUS(status) != 0) return Status(StatusCode::internal, "it ended by an exception");
+  if (copy.exit_status() == 1) return Status(StatusCode::internal, "it ended by an exception");
+  if (copy.exit_status() != 0) return Status(StatusCode::internal, "it " + copy.ending());
   return text;
 }
 

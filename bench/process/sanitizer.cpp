@@ -38,7 +38,7 @@ Result<std::string> run_sanitizer(std::string_view tool,
   std::vector<std::string> words = {"compute-sanitizer", "--tool", std::string(tool),
                                     "--print-limit",     "10",     *program};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  Result<ChildOutput> output = run_child(words);
+  Result<ChildOutput> output = run_child(words, {.errors = true, .own_group = false});
   if (!output.ok()) return output.status();
   return std::move(output->text);
 }

@@ -32,7 +32,10 @@ bool is_listed(const std::string& name, const std::string& list) {
 class CaseRun {
  public:
   CaseRun(const CaseSetting& setting, const Subject& subject, Json& notes)
-      : setting_(setting), subject_(subject), problem_(subject.problem()), notes_(notes) {}
+      : setting_(setting),
+        subject_(subject),
+        pass_{subject.problem(), subject.gradients},
+        notes_(notes) {}
 
   Result<Json> run();
 
@@ -67,7 +70,7 @@ class CaseRun {
 
   const CaseSetting& setting_;
   const Subject& subject_;
-  const Problem problem_;
+  const Pass pass_;
   Json& notes_;
   std::unique_ptr<Workload> workload_;
   std::vector<Point> points_;
@@ -77,8 +80,8 @@ class CaseRun {
 
 Status CaseRun::add_candidates() {
   const Result<std::vector<std::string>> names =
-      subject_.gradients ? candidates_of(problem_, *subject_.gradients, setting_.plan)
-                         : candidates_of(problem_, setting_.plan);
+      pass_.gradients ? candidates_of(pass_.problem, *pass_.gradients, setting_.plan)
+                      : candidates_of(pass_.problem, setting_.plan);
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     Point& point = points_.emplace_back();
@@ -93,9 +96,7 @@ Status CaseRun::add_kernels() {
   if (setting_.options.tuning) return add_candidates();
   const RunOptions& options = setting_.options;
   const auto under_test = [&](bool all, const std::vector<std::string>& names) {
-    return subject_.gradients
-               ? kernels_under_test(problem_, *subject_.gradients, setting_.plan, all, names)
-               : kernels_under_test(problem_, setting_.plan, all, names);
+    return kernels_under_test(pass_, setting_.plan, all, names);
   };
   const bool only = subject_.kernels.empty() && !options.only.empty();
   Result<std::vector<KernelVerdict>> kernels =
@@ -139,16 +140,17 @@ Status CaseRun::make_backward_workload() {
     workload_ = std::move(*made);
     return Status();
   };
-  if (const std::string refusal = gate_refusal(problem_, gradients); !refusal.empty()) {
+  if (const std::string refusal = gate_refusal(pass_.problem, gradients); !refusal.empty()) {
     for (Point& point : points_) {
       if (point.refusal.empty()) point.refusal = refusal;
     }
     return {};
   }
   if (!subject_.given) {
-    return keep(TiledBackwardWorkload::make(problem_, gradients, setting_.inputs, setting_.plan));
+    return keep(
+        TiledBackwardWorkload::make(pass_.problem, gradients, setting_.inputs, setting_.plan));
   }
-  FLASHCORE_RETURN_IF_ERROR(check_memory(problem_, gradients));
+  FLASHCORE_RETURN_IF_ERROR(check_memory(pass_.problem, gradients));
   Result<HostBackward> host = subject_.given->load(gradients);
   if (!host.ok()) return host.status();
   return keep(given_backward_workload(std::move(*host), setting_.plan));
@@ -165,7 +167,7 @@ Status CaseRun::make_workload() {
     return {};
   }
   Result<std::unique_ptr<TiledWorkload>> made =
-      TiledWorkload::make(problem_, keys_in_use(subject_.one), rotated_copies(subject_.one),
+      TiledWorkload::make(pass_.problem, keys_in_use(subject_.one), rotated_copies(subject_.one),
                           setting_.inputs, setting_.plan);
   if (!made.ok()) return made.status();
   workload_ = std::move(*made);
@@ -177,9 +179,7 @@ Status CaseRun::gate_kernel(Point& point) {
   const Status status = [&]() -> Status {
     PlanOptions options = setting_.plan;
     options.kernel = point.name;
-    const Result<Plan> plan = subject_.gradients
-                                  ? make_backward_plan(problem_, *subject_.gradients, options)
-                                  : make_plan(problem_, options);
+    const Result<Plan> plan = pass_.plan(options);
     if (!plan.ok()) return plan.status();
     Result<TimedCall> call = workload_->prepare(*plan);
     if (!call.ok()) return call.status();
@@ -306,7 +306,8 @@ bool CaseRun::sits_out(const Point& point) const {
 // Every case has the headline protocol; others only on request, or in suites that show them.
 bool CaseRun::takes(const Protocol& protocol) const {
   if (&protocol == setting_.protocols.data() || setting_.options.protocols != "auto") return true;
-  return subject_.suite == "five" || (subject_.suite == "sweep" && problem_.q.shape[2] == 4096);
+  return subject_.suite == "five" ||
+         (subject_.suite == "sweep" && pass_.problem.q.shape[2] == 4096);
 }
 
 void CaseRun::time_hosts() {

@@ -47,6 +47,12 @@ double saturates_at(DType dtype) {
   return dtype == DType::f8e5m2 ? kLargestE5M2 : kLargestE4M3;
 }
 
+// The index of a head in [B|1, H|1].
+size_t element_of_head(const TensorDesc& all, int64_t batch, int64_t head) {
+  return static_cast<size_t>((all.shape[0] == 1 ? 0 : batch) * all.shape[1] +
+                             (all.shape[1] == 1 ? 0 : head));
+}
+
 // The bounds that O's largest elements imply for an element of amax_o.
 struct Largest {
   double value = 0;
@@ -63,10 +69,14 @@ std::vector<Largest> largest_values(const Problem& problem, const ReadElements& 
   scale.set(0, 1);
   for (int64_t b = 0; b < problem.o.shape[0]; ++b) {
     for (int64_t h = 0; h < problem.o.shape[1]; ++h) {
-      if (problem.o_scale) inputs("o_scale", element_of_head(*problem.o_scale, b, h), scale);
-      outputs("o", (b * problem.o.shape[1] + h) * elements, o);
+      Part head{};
+      head.entry = b, head.heads_q = {h, 1}, head.queries = {0, problem.o.shape[2]};
+      if (problem.o_scale) {
+        Piece(problem, "o_scale", *problem.o_scale, head).read(inputs, scale);
+      }
+      Piece(problem, "o", problem.o, head).read(outputs, o);
       const double stored = largest_of(o);
-      Largest& one = found[static_cast<size_t>(element_of_head(desc, b, h))];
+      Largest& one = found[element_of_head(desc, b, h)];
       one.value = std::max(one.value, stored * scale.get(0));
       one.saturated |= stored > 0 && stored == saturates_at(problem.o.dtype);
     }

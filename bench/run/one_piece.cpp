@@ -1,6 +1,6 @@
 #include "bench/run/one_piece.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 namespace flashcore::bench {
@@ -27,18 +27,17 @@ ReadElements in_one_piece(const Problem& problem, ReadElements inputs) {
         const int64_t heads = problem.k.shape[1], page_size = problem.k.shape[2];
         const int64_t keys = problem.max_seqlen_kv, pages = problem.page_table->shape[1];
         const int64_t width = name == "k" ? problem.k.shape[3] : problem.v.shape[3];
-        const size_t bytes = static_cast<size_t>(width) * size_of(to.desc().dtype);
         HostTensor row(TensorDesc::contiguous(to.desc().dtype, {width}));
         HostTensor page(TensorDesc::contiguous(DType::i32, {1}));
-        auto* out = static_cast<std::byte*>(to.data());
-        for (int64_t n = begin / width; n < (begin + to.elements()) / width; ++n, out += bytes) {
+        auto out = to.bytes().begin();
+        for (int64_t n = begin / width; n < (begin + to.elements()) / width; ++n) {
           const int64_t key = n % keys, head = n / keys % heads, entry = n / keys / heads;
           if (key % page_size == 0 || n == begin / width) {
             inputs("page_table", entry * pages + key / page_size, page);
           }
           const int64_t place = static_cast<int64_t>(page.get(0)) * page_size + key % page_size;
           inputs(name, (place * heads + head) * width, row);
-          std::memcpy(out, row.data(), bytes);
+          out = std::copy(row.bytes().begin(), row.bytes().end(), out);
         }
       };
 }

@@ -1,7 +1,7 @@
 // A problem over a paged cache as one with K and V in one piece, to judge its rows.
 #pragma once
 
-#include "bench/gate/sampled_gate.hpp"
+#include "bench/gate/part.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {

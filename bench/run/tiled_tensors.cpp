@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -18,10 +17,6 @@ namespace {
 constexpr std::byte kPoison{0xFF};
 
 size_t bytes_of(const TensorDesc& desc) { return static_cast<size_t>(element_bytes(desc)); }
-
-std::span<const std::byte> elements_of(const HostTensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.data()), bytes_of(tensor.desc())};
-}
 
 }  // namespace
 
@@ -55,7 +50,7 @@ Status TiledTensors::add_copy(const std::string& name, const TensorDesc& desc,
 Status TiledTensors::add_tiled(const std::string& name, const TensorDesc& desc, HostTensor piece) {
   FLASHCORE_RETURN_IF_ERROR(add_memory(name, desc));
   const HostTensor& kept = own_pieces_.emplace(name, std::move(piece)).first->second;
-  pieces_[name] = bench::elements_of(kept);
+  pieces_[name] = kept.bytes();
   return memory_->copy_tiled(data_[name], bytes_of(desc), pieces_[name]);
 }
 
@@ -142,10 +137,9 @@ ReadElements TiledTensors::inputs() const {
 
 ReadElements TiledTensors::outputs() const {
   return [this](std::string_view name, int64_t begin, HostTensor& to) {
-    const size_t size = size_of(to.desc().dtype);
-    std::memcpy(to.data(),
-                elements_of(outputs_.find(name)->second).data() + static_cast<size_t>(begin) * size,
-                static_cast<size_t>(to.elements()) * size);
+    const auto at = begin * static_cast<int64_t>(size_of(to.desc().dtype));
+    std::copy_n(elements_of(outputs_.find(name)->second).begin() + at, to.bytes().size(),
+                to.bytes().begin());
   };
 }
 
@@ -154,9 +148,9 @@ std::span<const std::byte> TiledTensors::elements_of(const Output& output) {
       .subspan(kGuardBytes, output.copy.size() - 2 * kGuardBytes);
 }
 
-bool TiledTensors::has_nan(std::string_view output) const {
+std::string TiledTensors::unwritten(std::string_view output) const {
   const Output& one = outputs_.find(output)->second;
-  return bench::has_nan(one.dtype, elements_of(one));
+  return has_nan(one.dtype, elements_of(one)) ? unwritten_sentence(output) : std::string();
 }
 
 std::string TiledTensors::overrun() const {
@@ -164,7 +158,7 @@ std::string TiledTensors::overrun() const {
     const std::span<const std::byte> all = output.copy;
     for (const auto& guard : {all.first(kGuardBytes), all.last(kGuardBytes)}) {
       if (!std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; })) {
-        return name + ": bytes outside of its elements were written";
+        return overrun_sentence(name);
       }
     }
   }

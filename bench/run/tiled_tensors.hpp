@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/device/device_memory.hpp"
-#include "bench/gate/sampled_gate.hpp"
+#include "bench/gate/part.hpp"
 #include "bench/tensors/host_tensor.hpp"
 #include "bench/tensors/tiled_inputs.hpp"
 #include "flashcore/flashcore.hpp"
@@ -47,9 +47,9 @@ class TiledTensors {
   ReadElements inputs() const;
   ReadElements outputs() const;
 
-  // Call after fetch(). Elements that were not written are NaN, too.
-  bool has_nan(std::string_view output) const;
-  std::string overrun() const;  // name of an output with overwritten guards; empty: none
+  // Sentences, or "", as for tensors on the host. Call after fetch().
+  std::string unwritten(std::string_view output) const;
+  std::string overrun() const;
 
  private:
   static constexpr size_t kGuardBytes = 256;

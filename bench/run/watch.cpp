@@ -11,14 +11,12 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/process/child_process.hpp"
 #include "bench/process/temporary_folder.hpp"
-#include "bench/process/watched_child.hpp"
 #include "bench/run/case.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/progress.hpp"
@@ -32,6 +30,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kPatience = 10;  // multiple of the deadline, for steps outside of our kernels
 constexpr size_t kMostLost = 50;
+constexpr size_t kLongestLine = size_t{1} << 20;
 
 volatile std::sig_atomic_t signal_seen = 0;
 
@@ -115,8 +114,8 @@ class Watch {
  private:
   enum class Ending { done, failed, lost, interrupted };
 
-  Result<std::unique_ptr<WatchedChild>> start_child();
-  Ending follow(WatchedChild& child);
+  Result<Child> start_worker();
+  Ending follow(Child& child);
   Status lose_point();
   void hear(const Json& message);
   double patience() const;
@@ -137,7 +136,7 @@ class Watch {
   Status status_;
 };
 
-Result<std::unique_ptr<WatchedChild>> Watch::start_child() {
+Result<Child> Watch::start_worker() {
   order_.elapsed = elapsed();
   const std::string file = folder_ + "/order.json";
   FLASHCORE_RETURN_IF_ERROR(write_json(file, order_json(order_)));
@@ -149,7 +148,7 @@ Result<std::unique_ptr<WatchedChild>> Watch::start_child() {
   words.insert(words.end(), {"--worker", file});
   what_ = "starting";
   implementation_.clear();
-  return WatchedChild::start(words);
+  return start_child(words, {});
 }
 
 double Watch::patience() const {
@@ -179,11 +178,12 @@ void Watch::hear(const Json& message) {
   }
 }
 
-Watch::Ending Watch::follow(WatchedChild& child) {
+Watch::Ending Watch::follow(Child& child) {
+  LineReader lines(child.stream(), kLongestLine);
   bool ended = false;
   for (;;) {
     std::string line;
-    const LineReader::Event event = child.next(patience(), line);
+    const LineReader::Event event = lines.next(after_seconds(patience()), line);
     if (signal_seen != 0) return Ending::interrupted;
     if (event == LineReader::Event::interrupt) continue;
     if (event == LineReader::Event::line) {
@@ -199,7 +199,8 @@ Watch::Ending Watch::follow(WatchedChild& child) {
     }
     if (ended && status_.ok()) return Ending::done;
     if (ended && status_.code() != StatusCode::device_error) return Ending::failed;
-    why_ = status_.ok() ? "its process " + child.finish() : status_.message();
+    child.end();
+    why_ = status_.ok() ? "its process " + child.ending() : status_.message();
     return Ending::lost;
   }
 }
@@ -221,9 +222,9 @@ Status Watch::lose_point() {
 Status Watch::run() {
   const SignalNote signals;
   for (;;) {
-    Result<std::unique_ptr<WatchedChild>> child = start_child();
+    Result<Child> child = start_worker();
     if (!child.ok()) return child.status();
-    switch (follow(**child)) {
+    switch (follow(*child)) {
       case Ending::done:
         return {};
       case Ending::failed:
@@ -231,7 +232,7 @@ Status Watch::run() {
       case Ending::interrupted:
         return {StatusCode::internal, "interrupted"};
       case Ending::lost:
-        (void)(*child)->finish();
+        child->end();
         FLASHCORE_RETURN_IF_ERROR(lose_point());
         break;
     }

@@ -53,11 +53,8 @@ class GivenWorkload final : public Workload {
     FLASHCORE_RETURN_IF_ERROR(executions_.back()->fetch());
     if (const auto* sampled = std::get_if<SampledReference>(&reference_)) {
       Verdict verdict = sampled->judge(host_);
-      if (verdict.passed) {
-        const ReadElements elements = reader_of(host_);
-        verdict.failure = largest_values_failure(host_.problem, elements, elements);
-        verdict.passed = verdict.failure.empty();
-      }
+      const ReadElements elements = reader_of(host_);
+      verdict.note(largest_values_failure(host_.problem, elements, elements));
       return verdict;
     }
     return bench::judge(host_, std::get<Reference>(reference_));
@@ -180,14 +177,9 @@ class DeviceTiles final : public TiledWorkload {
   Result<Verdict> judge(bool with_lse) {
     FLASHCORE_RETURN_IF_ERROR(tensors_.fetch());
     Verdict verdict = reference_.judge(tensors_.outputs(), with_lse);
-    if (verdict.passed && tensors_.has_nan("o")) {
-      verdict.failure = "o has elements that are NaN or were not written";
-    }
-    if (verdict.passed && verdict.failure.empty()) {
-      verdict.failure = largest_values_failure(problem_, tensors_.inputs(), tensors_.outputs());
-    }
-    if (verdict.passed && verdict.failure.empty()) verdict.failure = tensors_.overrun();
-    verdict.passed = verdict.failure.empty();
+    verdict.note(tensors_.unwritten("o"));
+    verdict.note(largest_values_failure(problem_, tensors_.inputs(), tensors_.outputs()));
+    verdict.note(tensors_.overrun());
     return verdict;
   }
 

@@ -7,14 +7,6 @@
 #include "problem/operands.hpp"
 
 namespace flashcore::bench {
-namespace {
-
-TensorDesc contiguous_like(const TensorDesc& like, DType dtype) {
-  return contiguous(dtype, std::span(like.shape).first(static_cast<size_t>(like.rank)));
-}
-
-}  // namespace
-
 void for_each_gradient(const Gradients& gradients,
                        const std::function<void(std::string_view, const TensorDesc&)>& visit) {
   for (const auto& line : kOperands<Gradients>) {
@@ -85,12 +77,7 @@ HostBackward add_gradients(HostProblem forward, const Gradients& gradients, uint
 
 Result<HostBackward> make_host_backward(HostProblem forward, const Gradients& gradients,
                                         uint64_t seed, int threads) {
-  PlanOptions options;
-  options.kernel = "reference";
-  options.threads = threads;
-  const Result<Plan> plan = make_plan(forward.problem, options);
-  if (!plan.ok()) return plan.status();
-  if (Status status = plan->run(forward.arguments()); !status.ok()) return status;
+  if (Status status = run_on_cpu("reference", forward, threads); !status.ok()) return status;
   return add_gradients(std::move(forward), gradients, seed);
 }
 

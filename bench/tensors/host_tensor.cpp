@@ -48,6 +48,10 @@ TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
   return desc;
 }
 
+TensorDesc contiguous_like(const TensorDesc& like, DType dtype) {
+  return contiguous(dtype, std::span(like.shape).first(static_cast<size_t>(like.rank)));
+}
+
 double element_bytes(const TensorDesc& desc) {
   auto bytes = static_cast<double>(size_of(desc.dtype));
   for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
@@ -64,6 +68,14 @@ bool has_nan(DType dtype, std::span<const std::byte> bytes) {
     if (std::isnan(load_element(dtype, bytes.data(), static_cast<int64_t>(i)))) return true;
   }
   return false;
+}
+
+std::string overrun_sentence(std::string_view name) {
+  return std::string(name) + ": bytes outside of its elements were written";
+}
+
+std::string unwritten_sentence(std::string_view name) {
+  return std::string(name) + " has elements that are NaN or were not written";
 }
 
 HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc), dense_(lies_densely(desc)) {
@@ -116,7 +128,7 @@ void HostTensor::poison() { std::fill(buffer_.begin(), buffer_.end(), kCanary); 
 bool HostTensor::canaries_intact() const {
   if (dense_) {
     const std::byte *const end = storage() + bytes_, *const first = storage() + origin_;
-    const std::byte* const last = first + static_cast<size_t>(elements()) * size_of(desc_.dtype);
+    const std::byte* const last = first + dense_bytes();
     const auto intact = [](std::byte b) { return b == kCanary; };
     return std::all_of(storage(), first, intact) && std::all_of(last, end, intact);
   }
@@ -137,6 +149,14 @@ std::vector<double> HostTensor::values() const {
   std::vector<double> out(static_cast<size_t>(elements()));
   for (size_t i = 0; i < out.size(); ++i) out[i] = get(static_cast<int64_t>(i));
   return out;
+}
+
+bool HostTensor::has_nan() const {
+  if (dense_) return bench::has_nan(desc_.dtype, bytes());
+  for (int64_t i = 0; i < elements(); ++i) {
+    if (std::isnan(get(i))) return true;
+  }
+  return false;
 }
 
 bool HostTensor::same_elements(const HostTensor& other) const {

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "flashcore/flashcore.hpp"
@@ -19,12 +21,17 @@ namespace flashcore::bench {
 
 // TensorDesc::contiguous for a shape that is known only at run time.
 TensorDesc contiguous(DType dtype, std::span<const int64_t> shape);
+TensorDesc contiguous_like(const TensorDesc& like, DType dtype);
 
 // Bytes of the elements without gaps between rows; a double holds any product.
 double element_bytes(const TensorDesc& desc);
 
 // Returns whether an element is NaN, as poison is.
 bool has_nan(DType dtype, std::span<const std::byte> elements);
+
+// What is wrong with an output beside its values.
+std::string overrun_sentence(std::string_view name);
+std::string unwritten_sentence(std::string_view name);
 
 class HostTensor {
  public:
@@ -43,6 +50,9 @@ class HostTensor {
   size_t origin() const { return origin_; }
   void* data() { return storage() + origin_; }
   const void* data() const { return storage() + origin_; }
+  // The elements of a dense tensor.
+  std::span<std::byte> bytes() { return memory().subspan(origin_, dense_bytes()); }
+  std::span<const std::byte> bytes() const { return memory().subspan(origin_, dense_bytes()); }
 
   // An element by its index in row-major order, for any strides.
   double get(int64_t element) const;
@@ -52,11 +62,13 @@ class HostTensor {
 
   void poison();  // sets every byte, elements included, to 0xFF
   bool canaries_intact() const;
+  bool has_nan() const;                               // or an element that is still poison
   bool same_elements(const HostTensor& other) const;  // bit for bit
 
  private:
   std::byte* storage() { return buffer_.data() + shift_; }
   const std::byte* storage() const { return buffer_.data() + shift_; }
+  size_t dense_bytes() const { return static_cast<size_t>(element_bytes(desc_)); }
   int64_t offset_of(int64_t element) const;  // offset in elements from the origin
 
   TensorDesc desc_;

@@ -83,11 +83,30 @@ Arguments bind(const Problem& problem, const std::function<void*(std::string_vie
   return args;
 }
 
+std::string overrun(const HostTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.canaries_intact()) return overrun_sentence(name);
+  }
+  return {};
+}
+
+std::string unwritten(std::string_view name, const HostTensor& output) {
+  return output.has_nan() ? unwritten_sentence(name) : std::string();
+}
+
 Arguments HostProblem::arguments() {
   Arguments args = bind(problem, [this](std::string_view name) { return at(name).data(); });
   args.dropout_seed = dropout_seed;
   args.dropout_offset = dropout_offset;
   return args;
+}
+
+Status run_on_cpu(const std::string& kernel, HostProblem& host, int threads) {
+  PlanOptions options;
+  options.kernel = kernel;
+  options.threads = threads;
+  const Result<Plan> plan = make_plan(host.problem, options);
+  return plan.ok() ? plan->run(host.arguments()) : plan.status();
 }
 
 HostProblem allocate(const Problem& problem) {

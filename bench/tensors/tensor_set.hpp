@@ -29,10 +29,17 @@ bool is_output(std::string_view name);  // "o", "lse", "amax_o" and "amax_s"
 // Arguments with the pointers of pointer_of(name): host, device, or file memory; k's for a v in it.
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of);
 
+using HostTensors = std::map<std::string, HostTensor, std::less<>>;
+
+// Says which tensor was written outside of its elements, and which output has elements that are NaN
+// or were not written; empty if none.
+std::string overrun(const HostTensors& tensors);
+std::string unwritten(std::string_view name, const HostTensor& output);
+
 // A problem with the host memory of its tensors.
 struct HostProblem {
   Problem problem;
-  std::map<std::string, HostTensor, std::less<>> tensors;
+  HostTensors tensors;
   uint64_t dropout_seed = 0;
   uint64_t dropout_offset = 0;
 
@@ -42,6 +49,9 @@ struct HostProblem {
 
   Arguments arguments();
 };
+
+// Runs a CPU kernel on the tensors; without a name, the one that is chosen.
+Status run_on_cpu(const std::string& kernel, HostProblem& host, int threads);
 
 // Allocates every tensor, with all bytes 0xFF.
 HostProblem allocate(const Problem& problem);

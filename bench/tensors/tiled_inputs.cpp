@@ -1,7 +1,6 @@
 #include "bench/tensors/tiled_inputs.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "bench/tensors/random.hpp"
 
@@ -18,9 +17,7 @@ TiledInputs::TiledInputs(DType dtype) : dtype_(dtype) {
 }
 
 std::span<const std::byte> TiledInputs::piece(std::string_view name) const {
-  const HostTensor& piece = pieces_.find(name)->second;
-  const size_t bytes = static_cast<size_t>(kPieceElements) * size_of(dtype_);
-  return {static_cast<const std::byte*>(piece.data()), bytes};
+  return pieces_.find(name)->second.bytes();
 }
 
 void TiledInputs::read(std::string_view name, int64_t begin, HostTensor& to) const {
@@ -30,13 +27,10 @@ void TiledInputs::read(std::string_view name, int64_t begin, HostTensor& to) con
 void read_tiled(std::span<const std::byte> piece, int64_t begin, HostTensor& to) {
   const size_t size = size_of(to.desc().dtype);
   auto at = static_cast<size_t>(begin) * size % piece.size();
-  auto* out = static_cast<std::byte*>(to.data());
-  for (size_t left = static_cast<size_t>(to.elements()) * size; left > 0;) {
-    const size_t count = std::min(left, piece.size() - at);
-    std::memcpy(out, piece.data() + at, count);
-    out += count;
-    left -= count;
-    at = 0;
+  for (std::span<std::byte> left = to.bytes(); !left.empty(); at = 0) {
+    const size_t count = std::min(left.size(), piece.size() - at);
+    std::copy_n(piece.data() + at, count, left.data());
+    left = left.subspan(count);
   }
 }
 

@@ -1,15 +1,12 @@
 #include "bench/verify/findings.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
 #include "bench/cases/random_backward.hpp"
 #include "bench/cases/random_problem.hpp"
-#include "bench/device/plan_choice.hpp"
-#include "bench/verify/kernel.hpp"
 #include "cpu/parallel.hpp"
 #include "problem/status.hpp"
 
@@ -35,15 +32,13 @@ void Findings::refuse(const std::string& kernel, const std::string& sentence) {
   tallies_[kernel].refuse(sentence);
 }
 
-TrialText text_of(const Trial& trial) {
-  return {trial.seed, trial.name, [&trial] { return describe(trial.problem); }, trial.repeat};
-}
-
-void Findings::add(const std::string& kernel, const Verdict& verdict, const TrialText& trial) {
+void Findings::add(const std::string& kernel, const Verdict& verdict, const Trial& trial) {
   const std::scoped_lock lock(mutex_);
   tallies_[kernel].add(verdict, trial.name);
   if (verdict.passed) return;
-  failures_.push_back({trial.seed, trial.name, kernel, verdict.failure, trial.problem(),
+  const auto& [problem, gradients] = trial.pass;
+  failures_.push_back({trial.seed, trial.name, kernel, verdict.failure,
+                       gradients ? describe(problem, *gradients) : describe(problem),
                        trial.repeat ? trial.repeat(kernel) : ""});
 }
 
@@ -81,16 +76,12 @@ nlohmann::ordered_json failures_json(const Findings& found) {
   return failures;
 }
 
-namespace {
-
-// `prepare` makes the problem's data and the reference, and returns judge(kernel).
-using Judge = std::function<Verdict(const std::string& kernel)>;
-
-Status judge_kernels(const Result<std::vector<KernelVerdict>>& kernels, const TrialText& trial,
-                     const std::function<Result<Judge>()>& prepare, Findings& found,
-                     const std::function<void(const std::string&)>& step) {
+Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
+                   const std::function<void(const std::string&)>& step) {
+  const Result<std::vector<KernelVerdict>> kernels =
+      kernels_under_test(trial.pass, tested.plan, true, tested.kernels);
   if (!kernels.ok()) return kernels.status();
-  Judge judge;
+  KernelJudge judge;
   for (const KernelVerdict& kernel : *kernels) {
     if (!kernel.refusal.empty()) {
       found.refuse(kernel.kernel, kernel.refusal);
@@ -98,7 +89,7 @@ Status judge_kernels(const Result<std::vector<KernelVerdict>>& kernels, const Tr
     }
     if (!judge) {
       if (step) step(trial.name + ", reference");
-      Result<Judge> prepared = prepare();
+      Result<KernelJudge> prepared = trial.prepare();
       if (!prepared.ok()) return prepared.status();
       judge = std::move(*prepared);
     }
@@ -106,43 +97,6 @@ Status judge_kernels(const Result<std::vector<KernelVerdict>>& kernels, const Tr
     found.add(kernel.kernel, judge(kernel.kernel), trial);
   }
   return {};
-}
-
-}  // namespace
-
-Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
-                   const std::function<void(const std::string&)>& step) {
-  return judge_kernels(
-      kernels_under_test(trial.problem, tested.plan, true, tested.kernels), text_of(trial),
-      [&]() -> Result<Judge> {
-        const auto host = std::make_shared<HostProblem>(trial.fill());
-        Result<Reference> reference = trial.reference(*host);
-        if (!reference.ok()) return reference.status();
-        return Judge([&, host, reference = std::move(*reference)](const std::string& kernel) {
-          return judge_kernel(*host, reference, tested.plan, kernel, trial.seed);
-        });
-      },
-      found, step);
-}
-
-Status judge_trial(const BackwardTrial& trial, const Tested& tested, Findings& found,
-                   const std::function<void(const std::string&)>& step) {
-  const TrialText text{trial.seed, trial.name,
-                       [&] { return describe(trial.problem, trial.gradients); }, trial.repeat};
-  return judge_kernels(
-      kernels_under_test(trial.problem, trial.gradients, tested.plan, true, tested.kernels), text,
-      [&]() -> Result<Judge> {
-        Result<HostBackward> filled = trial.fill();
-        if (!filled.ok()) return filled.status();
-        const auto host = std::make_shared<HostBackward>(std::move(*filled));
-        Result<GradientReferences> reference =
-            compute_reference(*host, tested.plan.threads, trial.is_random);
-        if (!reference.ok()) return reference.status();
-        return Judge([&, host, reference = std::move(*reference)](const std::string& kernel) {
-          return judge_kernel(*host, reference, tested.plan, kernel, trial.seed);
-        });
-      },
-      found, step);
 }
 
 Status for_each_trial(const std::string& task, int64_t count, int threads,

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/device/plan_choice.hpp"
 #include "bench/gate/gates.hpp"
-#include "bench/gate/gradient_gates.hpp"
 #include "bench/text/progress.hpp"
+#include "bench/verify/kernel.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -36,31 +37,10 @@ struct Tally {
 struct Trial {
   uint64_t seed = 0;  // a random problem's seed
   std::string name;   // "seed 3", "mission f16 causal seed 0"
-  Problem problem;
-  std::function<HostProblem()> fill;  // outputs poisoned
-  std::function<Result<Reference>(HostProblem&)> reference;
+  Pass pass;
+  std::function<Result<KernelJudge>()> prepare = nullptr;  // makes data and reference
   std::function<std::string(const std::string& kernel)> repeat = nullptr;  // the command
 };
-
-// One backward problem, for all kernels.
-struct BackwardTrial {
-  uint64_t seed = 0;
-  std::string name;
-  Problem problem;
-  Gradients gradients;
-  std::function<Result<HostBackward>()> fill;
-  bool is_random = false;
-  std::function<std::string(const std::string& kernel)> repeat = nullptr;
-};
-
-// The texts that describe a failed trial.
-struct TrialText {
-  uint64_t seed = 0;
-  std::string name;
-  std::function<std::string()> problem;
-  std::function<std::string(const std::string& kernel)> repeat = nullptr;
-};
-TrialText text_of(const Trial& trial);
 
 struct Failure {
   uint64_t seed = 0;
@@ -71,10 +51,7 @@ struct Failure {
 class Findings {
  public:
   void refuse(const std::string& kernel, const std::string& sentence);
-  void add(const std::string& kernel, const Verdict& verdict, const TrialText& trial);
-  void add(const std::string& kernel, const Verdict& verdict, const Trial& trial) {
-    add(kernel, verdict, text_of(trial));
-  }
+  void add(const std::string& kernel, const Verdict& verdict, const Trial& trial);
 
   const std::map<std::string, Tally>& tallies() const { return tallies_; }  // kernel to tally
   std::vector<Failure> failures() const;  // ordered by seeds and names
@@ -100,8 +77,6 @@ struct Tested {
 // Judges every kernel on the problem. Its data and reference are computed once, when the first
 // kernel computes it; `step` is called as each step begins. An error is an internal one.
 Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
-                   const std::function<void(const std::string&)>& step = nullptr);
-Status judge_trial(const BackwardTrial& trial, const Tested& tested, Findings& found,
                    const std::function<void(const std::string&)>& step = nullptr);
 
 // Calls judge(n) for n in [0, count) on up to `threads` threads (0: all) and shows the progress;

@@ -20,27 +20,21 @@ Result<std::vector<GateRow>> judge_table(const std::vector<Case>& cases,
                                            one.causal ? " causal" : "", seed);
       const auto step = [&](const std::string& what) { progress.step(what); };
       const int threads = tested.plan.threads;
-      const auto judge_one = [&] {
-        if (!backward) {
-          return judge_trial(
-              {.seed = number,
-               .name = name,
-               .problem = to_problem(one),
-               .fill = [&] { return fill(one, number); },
-               .reference = [&](HostProblem& host) { return compute_reference(host, threads); }},
-              tested, found, step);
-        }
-        const Gradients gradients = gradients_of(to_problem(one), false);
-        return judge_trial(
-            {.seed = number,
-             .name = name,
-             .problem = to_problem(one),
-             .gradients = gradients,
-             .fill =
-                 [&] { return make_host_backward(fill(one, number), gradients, number, threads); }},
-            tested, found, step);
+      Trial trial{.seed = number, .name = name, .pass = {to_problem(one)}};
+      trial.prepare = [&] {
+        return kernel_judge(
+            fill(one, number), [&](HostProblem& host) { return compute_reference(host, threads); },
+            tested.plan, number);
       };
-      const Status status = judge_one();
+      if (backward) {
+        const Gradients gradients = gradients_of(trial.pass.problem, false);
+        trial.pass.gradients = gradients;
+        trial.prepare = [&, gradients] {
+          return kernel_judge(make_host_backward(fill(one, number), gradients, number, threads),
+                              false, tested.plan, number);
+        };
+      }
+      const Status status = judge_trial(trial, tested, found, step);
       if (!status.ok()) return status;
       progress.advance();
     }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -101,10 +102,7 @@ Verdict judge_two_runs(Host& host, const AnyReference& reference, const PlanOpti
     }
     status = run_poisoned(host, options, kernel, nullptr);
     verdict.repeats = !status.ok() || !options.deterministic || outputs(host) == first;
-    if (verdict.passed && !verdict.repeats) {
-      verdict.passed = false;
-      verdict.failure = "a second run gives other bits";
-    }
+    if (!verdict.repeats) verdict.note("a second run gives other bits");
   }
   if (status.ok()) return verdict;
   verdict.passed = false;
@@ -150,12 +148,21 @@ Verdict judge_in_copy(Host& host, const AnyReference& reference, const PlanOptio
 }
 
 template <class Host, class AnyReference>
-Verdict judge_any(Host& host, const AnyReference& reference, const PlanOptions& options,
-                  const std::string& kernel, uint64_t seed) {
-  if (options.device.kind == DeviceKind::sim) {
-    return judge_in_copy(host, reference, options, kernel, seed);
-  }
-  return judge_two_runs(host, reference, options, kernel);
+KernelJudge judge_on(Host host, AnyReference reference, const PlanOptions& options, uint64_t seed) {
+  return [host = std::make_shared<Host>(std::move(host)), reference = std::move(reference), options,
+          seed](const std::string& kernel) {
+    return options.device.kind == DeviceKind::sim
+               ? judge_in_copy(*host, reference, options, kernel, seed)
+               : judge_two_runs(*host, reference, options, kernel);
+  };
+}
+
+template <class Host>
+Status run_between_marks(Host& host, const PlanOptions& options, const std::string& kernel) {
+  print(sanitizer_mark(kernel, true));
+  Status status = run_poisoned(host, options, kernel, nullptr);
+  print(status.ok() ? sanitizer_mark(kernel, false) : "========= flashcore: " + status.message());
+  return status;
 }
 
 }  // namespace
@@ -165,18 +172,20 @@ Status run_kernel(HostProblem& host, const PlanOptions& options, const std::stri
   return run_poisoned(host, options, kernel, launched);
 }
 
-Status run_kernel(HostBackward& host, const PlanOptions& options, const std::string& kernel) {
-  return run_poisoned(host, options, kernel, nullptr);
+Result<KernelJudge> kernel_judge(HostProblem host,
+                                 const std::function<Result<Reference>(HostProblem&)>& reference,
+                                 const PlanOptions& options, uint64_t seed) {
+  Result<Reference> right = reference(host);
+  if (!right.ok()) return right.status();
+  return judge_on(std::move(host), std::move(*right), options, seed);
 }
 
-Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
-                     const std::string& kernel, uint64_t seed) {
-  return judge_any(host, reference, options, kernel, seed);
-}
-
-Verdict judge_kernel(HostBackward& host, const GradientReferences& reference,
-                     const PlanOptions& options, const std::string& kernel, uint64_t seed) {
-  return judge_any(host, reference, options, kernel, seed);
+Result<KernelJudge> kernel_judge(Result<HostBackward> host, bool is_random,
+                                 const PlanOptions& options, uint64_t seed) {
+  if (!host.ok()) return host.status();
+  Result<GradientReferences> right = compute_reference(*host, options.threads, is_random);
+  if (!right.ok()) return right.status();
+  return judge_on(std::move(*host), std::move(*right), options, seed);
 }
 
 std::string repeat_device(Device device) {
@@ -186,18 +195,6 @@ std::string repeat_device(Device device) {
   if (device.kind == DeviceKind::sim && seed > 0) text += fmt::format(" --sim-seed {}", seed);
   return text;
 }
-
-namespace {
-
-template <class Host>
-Status run_between_marks(Host& host, const PlanOptions& options, const std::string& kernel) {
-  print(sanitizer_mark(kernel, true));
-  Status status = run_kernel(host, options, kernel);
-  print(status.ok() ? sanitizer_mark(kernel, false) : "========= flashcore: " + status.message());
-  return status;
-}
-
-}  // namespace
 
 Status run_marked(HostProblem& host, const PlanOptions& options, const std::string& kernel) {
   return run_between_marks(host, options, kernel);

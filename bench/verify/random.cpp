@@ -50,7 +50,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
 Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& plan,
                      Findings& found) {
   const BatchInvarianceCases cases(trial.seed, space.largest_seqlen, space.largest_head_dim);
-  trial.problem = cases.problem(0);
+  trial.pass.problem = cases.problem(0);
   Verdict verdict;
   std::string kernel;
   std::vector<double> first;
@@ -82,11 +82,12 @@ Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& p
   return {};
 }
 
-Result<std::vector<KernelVerdict>> asked_kernels(const RandomBackward& draw, const Tested& tested) {
-  return kernels_under_test(draw.problem(), draw.gradients(), tested.plan, true, tested.kernels);
-}
-Result<std::vector<KernelVerdict>> asked_kernels(const RandomDraw& draw, const Tested& tested) {
-  return kernels_under_test(draw.problem(), tested.plan, true, tested.kernels);
+Pass pass_of(const RandomBackward& draw) { return {draw.problem(), draw.gradients()}; }
+Pass pass_of(const RandomDraw& draw) { return {draw.problem()}; }
+
+template <class Draw>
+Result<std::vector<KernelVerdict>> asked_kernels(const Draw& draw, const Tested& tested) {
+  return kernels_under_test(pass_of(draw), tested.plan, true, tested.kernels);
 }
 
 // Returns whether a kernel under test computes the problem; also true if that is unknown: judging
@@ -141,35 +142,31 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
   };
   const auto judge_one = [&](int64_t n) {
     const uint64_t seed = asked.first_seed + static_cast<uint64_t>(n);
-    const auto repeated = [&](const std::string& kernel) {
+    Trial trial;
+    trial.seed = seed;
+    trial.name = name(n);
+    trial.repeat = [&, seed](const std::string& kernel) {
       return repeat(seed, kernel, asked, tested.plan);
     };
     if (asked.backward) {
       const auto draw = drawn<RandomBackward>(seed, asked, tested);
-      return judge_trial({.seed = seed,
-                          .name = name(n),
-                          .problem = draw.problem(),
-                          .gradients = draw.gradients(),
-                          .fill = [&] { return draw.fill(one.plan.threads); },
-                          .is_random = true,
-                          .repeat = repeated},
-                         one, found);
+      trial.pass = pass_of(draw);
+      trial.prepare = [&] {
+        return kernel_judge(draw.fill(one.plan.threads), true, one.plan, seed);
+      };
+      return judge_trial(trial, one, found);
     }
-    Trial trial;
-    trial.seed = seed;
-    trial.name = name(n);
-    trial.repeat = repeated;
     if (one.plan.batch_invariant) return judge_company(trial, asked.space, one.plan, found);
     const auto draw = drawn<RandomDraw>(seed, asked, tested);
-    trial.problem = draw.problem();
-    trial.fill = [&] { return draw.fill(); };
-    trial.reference = [&](HostProblem& host) {
+    const auto reference_of = [&](HostProblem& host) {
       Result<Reference> reference = compute_reference(host, one.plan.threads);
       if (reference.ok() && asked.space.only_e4m3) {
         reference->limits = gate_limits_of_few_rows(host.problem);
       }
       return reference;
     };
+    trial.pass = pass_of(draw);
+    trial.prepare = [&] { return kernel_judge(draw.fill(), reference_of, one.plan, seed); };
     return judge_trial(trial, one, found);
   };
   return for_each_trial("random", asked.problems, shared_out ? tested.plan.threads : 1, name,

@@ -45,9 +45,13 @@ Result<Json> judge_scores(const std::vector<ScoreCase>& cases, const Tested& tes
         const ScoreCase& one = at(n);
         return judge_trial(
             {.name = one.name,
-             .problem = one.problem,
-             .fill = [&] { return fill(one); },
-             .reference = [&](HostProblem& host) { return score_reference(one, host, 1); },
+             .pass = {one.problem},
+             .prepare =
+                 [&] {
+                   return kernel_judge(
+                       fill(one), [&](HostProblem& host) { return score_reference(one, host, 1); },
+                       alone.plan, 0);
+                 },
              .repeat =
                  [&](const std::string& kernel) {
                    return repeat(one.name, kernel, tested.plan.device);

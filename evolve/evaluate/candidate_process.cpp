@@ -1,18 +1,14 @@
 #include "evolve/evaluate/candidate_process.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cmath>
-#include <csignal>
-#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "bench/process/child_process.hpp"
@@ -20,12 +16,6 @@
 
 namespace flashcore::evolve {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Finding not_loaded(LoadFailure why) {
   switch (why) {
@@ -56,17 +46,17 @@ Result<std::unique_ptr<CandidateProcess>> CandidateProcess::start(const Candidat
     ::close(*reads);
     return writes.status();
   }
-  const Result<bench::Child> child = bench::start_child(
+  Result<bench::Child> child = bench::start_child(
       {options.runner, "candidate", std::to_string(*reads), std::to_string(inputs.size()),
        std::to_string(*writes), std::to_string(outputs.size()),
        std::to_string(options.memory_bytes),
        std::to_string(static_cast<uint64_t>(std::ceil(options.processor_seconds))), options.folder,
        options.object},
-      {.answers = true, .own_group = true, .environment = std::vector<std::string>()});
+      {.answers = true, .environment = std::vector<std::string>()});
   ::close(*reads);
   ::close(*writes);
   if (!child.ok()) return child.status();
-  std::unique_ptr<CandidateProcess> process(new CandidateProcess(child->process, child->stream));
+  std::unique_ptr<CandidateProcess> process(new CandidateProcess(std::move(*child)));
   Answer hello{};
   if (process->receive(hello, options.load_seconds, finding)) {
     if (hello.kind == AnswerKind::failed) {
@@ -81,45 +71,22 @@ Result<std::unique_ptr<CandidateProcess>> CandidateProcess::start(const Candidat
   return process;
 }
 
-CandidateProcess::~CandidateProcess() {
-  if (!ended_) {
-    ::kill(-process_, SIGKILL);
-    while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  ::close(stream_);
-}
-
+// Call when it has closed its socket.
 std::string CandidateProcess::ending() {
-  int status = 0;
-  pid_t waited = 0;
-  // It closed its socket, so it is about to exit, or is killed.
-  for (int i = 0; i < 200 && (waited = ::waitpid(process_, &status, WNOHANG)) == 0; ++i) {
-    ::usleep(1000);
-  }
-  if (waited == 0) {
-    ::kill(-process_, SIGKILL);
-    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  ended_ = true;
-  return WIFEXITED(status) ? fmt::format("exited with {}", WEXITSTATUS(status))
-                           : fmt::format("was ended by signal {} ({})", WTERMSIG(status),
-                                         ::strsignal(WTERMSIG(status)));
+  child_.end();
+  return child_.ending();
 }
 
 bool CandidateProcess::receive(Answer& answer, double seconds, Finding& finding) {
-  const auto start = Clock::now();
+  const auto deadline = bench::after_seconds(seconds);
   for (;;) {
-    const double left = seconds - since(start);
-    pollfd one{stream_, POLLIN, 0};
-    const int ready = left <= 0 ? 0 : ::poll(&one, 1, static_cast<int>(std::ceil(left * 1e3)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) {
+    const bench::Waited waited = bench::wait_for(child_.stream(), deadline);
+    if (waited == bench::Waited::interrupt) continue;
+    if (waited == bench::Waited::silence) {
       finding = {Outcome::timeout, fmt::format("no answer within {:.3g} s", seconds)};
       return false;
     }
-    const ssize_t got = ::recv(stream_, &answer, sizeof answer, 0);
+    const ssize_t got = ::recv(child_.stream(), &answer, sizeof answer, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got == 0 || (got < 0 && errno == ECONNRESET)) {
       finding = {Outcome::runtime, "the process " + ending()};
@@ -137,27 +104,23 @@ bool CandidateProcess::receive(Answer& answer, double seconds, Finding& finding)
 }
 
 Finding CandidateProcess::stop() {
-  ::kill(process_, SIGSTOP);
-  int status = 0;
-  while (::waitpid(process_, &status, WUNTRACED) < 0 && errno == EINTR) {
-  }
-  if (WIFSTOPPED(status)) return {};
-  ended_ = true;
+  if (child_.stop()) return {};
   return {Outcome::runtime, "the process ended after its answer"};
 }
 
 double CandidateProcess::processor_seconds() const {
   clockid_t clock{};
   timespec now{};
-  if (::clock_getcpuclockid(process_, &clock) != 0 || ::clock_gettime(clock, &now) != 0) return 0;
+  if (::clock_getcpuclockid(child_.process(), &clock) != 0 || ::clock_gettime(clock, &now) != 0)
+    return 0;
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 Ran CandidateProcess::run(const RunCommand& command, double limit_seconds) {
   Ran ran;
   const double before = processor_seconds();
-  ::kill(process_, SIGCONT);
-  if (::send(stream_, &command, sizeof command, MSG_NOSIGNAL) != sizeof command) {
+  child_.resume();
+  if (::send(child_.stream(), &command, sizeof command, MSG_NOSIGNAL) != sizeof command) {
     ran.finding = {Outcome::runtime, "the process " + ending()};
     return ran;
   }

@@ -2,12 +2,12 @@
 // command is prepared, and again as soon as it answers. It cannot compute between commands.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "bench/process/child_process.hpp"
 #include "evolve/evaluate/candidate.hpp"
 #include "evolve/evaluate/shared_memory.hpp"
 #include "evolve/runner/commands.hpp"
@@ -33,23 +33,20 @@ class CandidateProcess final : public Candidate {
                                                          Finding& finding);
   CandidateProcess(const CandidateProcess&) = delete;
   CandidateProcess& operator=(const CandidateProcess&) = delete;
-  ~CandidateProcess() override;
 
   // Also stops the process. Its time is the kernel's count for all of its threads together.
   Ran run(const RunCommand& command, double limit_seconds) override;
   void describe(nlohmann::ordered_json& evidence) const override;
 
  private:
-  CandidateProcess(pid_t process, int stream) : process_(process), stream_(stream) {}
+  explicit CandidateProcess(bench::Child child) : child_(std::move(child)) {}
   bool receive(Answer& answer, double seconds, Finding& finding);
   Finding stop();
-  std::string ending();  // waits for the process to end: "exited with 3"
+  std::string ending();  // ends the process: "exited with 3"
   double processor_seconds() const;
 
-  pid_t process_;
-  int stream_;
+  bench::Child child_;
   uint32_t isolation_ = 0;
-  bool ended_ = false;
 };
 
 }  // namespace flashcore::evolve

@@ -90,9 +90,9 @@ Finding check_gpu(const Task& task, const Program& program, const Compiled& comp
 }
 
 Result<Finding> check_symbols(const Compiled& compiled) {
-  const Result<bench::LimitedOutput> symbols =
-      bench::run_limited({"/usr/bin/nm", "-D", "--undefined-only", compiled.object()}, "",
-                         {10, kMostSymbols}, {.environment = std::vector<std::string>{"LC_ALL=C"}});
+  const Result<bench::ChildOutput> symbols = bench::run_child(
+      {"/usr/bin/nm", "-D", "--undefined-only", compiled.object()},
+      {.environment = std::vector<std::string>{"LC_ALL=C"}}, "", {10, kMostSymbols});
   if (!symbols.ok()) return symbols.status();
   if (symbols->exit_status != 0 || symbols->timed_out) {
     return Finding{Outcome::constraints, "the symbols of the shared object cannot be read"};

@@ -145,9 +145,9 @@ Result<std::unique_ptr<Compiled>> compile(const Task& task, const Program& progr
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> environment = kEnvironment;
   environment.push_back("TMPDIR=" + folder.string());
-  const Result<bench::LimitedOutput> said =
-      bench::run_limited(words, "", {task.budgets.compile_seconds, kMostCompilerOutput},
-                         {.errors = true, .folder = folder.string(), .environment = environment});
+  const Result<bench::ChildOutput> said = bench::run_child(
+      words, {.errors = true, .folder = folder.string(), .environment = environment}, "",
+      {task.budgets.compile_seconds, kMostCompilerOutput});
   if (!said.ok()) return said.status();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,18 +1,15 @@
 #include "evolve/evaluate/gpu_candidate.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "bench/process/child_process.hpp"
@@ -23,16 +20,6 @@ namespace flashcore::evolve {
 namespace {
 
 constexpr double kContextSeconds = 60;
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // Keeps this process's way to find the driver and to choose the GPU.
 std::vector<std::string> environment() {
@@ -68,35 +55,26 @@ Status gone(const std::string& why) {
 }  // namespace
 
 Result<std::unique_ptr<GpuCandidate>> GpuCandidate::start(const std::string& runner) {
-  const Result<bench::Child> child = bench::start_child(
-      {runner, "candidate"}, {.answers = true, .own_group = true, .environment = environment()});
+  Result<bench::Child> child =
+      bench::start_child({runner, "candidate"}, {.answers = true, .environment = environment()});
   if (!child.ok()) return child.status();
-  return std::unique_ptr<GpuCandidate>(new GpuCandidate(child->process, child->stream));
-}
-
-GpuCandidate::~GpuCandidate() {
-  ::kill(-process_, SIGKILL);
-  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  ::close(stream_);
+  return std::unique_ptr<GpuCandidate>(new GpuCandidate(std::move(*child)));
 }
 
 // Receives an answer of one kind. Anything else is a finding; so is silence.
 bool GpuCandidate::receive(GpuAnswerKind wanted, double seconds, GpuAnswer& answer,
                            Finding& finding) {
-  const Stopwatch watch;
+  const auto deadline = bench::after_seconds(seconds);
   auto* at = reinterpret_cast<char*>(&answer);
   size_t left = sizeof answer;
   while (left > 0) {
-    const double rest = seconds - watch.seconds();
-    pollfd one{stream_, POLLIN, 0};
-    const int ready = rest <= 0 ? 0 : ::poll(&one, 1, static_cast<int>(std::ceil(rest * 1e3)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) {
+    const bench::Waited waited = bench::wait_for(child_.stream(), deadline);
+    if (waited == bench::Waited::interrupt) continue;
+    if (waited == bench::Waited::silence) {
       finding = {Outcome::timeout, fmt::format("no answer within {:.3g} s", seconds)};
       return false;
     }
-    const ssize_t got = ::recv(stream_, at, left, 0);
+    const ssize_t got = ::recv(child_.stream(), at, left, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       finding = {Outcome::runtime, "the process that launches it ended"};
@@ -150,9 +128,9 @@ Status GpuCandidate::load(const Task& task, const std::string& text, const CallM
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof memories);
   std::memcpy(CMSG_DATA(rights), memories, sizeof memories);
-  const bool sent =
-      ::sendmsg(stream_, &message, MSG_NOSIGNAL) == sizeof load &&
-      ::send(stream_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+  const bool sent = ::sendmsg(child_.stream(), &message, MSG_NOSIGNAL) == sizeof load &&
+                    ::send(child_.stream(), text.data(), text.size(), MSG_NOSIGNAL) ==
+                        static_cast<ssize_t>(text.size());
   ::close(*reads);
   ::close(*writes);
   if (!sent) return gone("it has ended");
@@ -166,16 +144,17 @@ Status GpuCandidate::load(const Task& task, const std::string& text, const CallM
 
 Ran GpuCandidate::run(const RunCommand& command, double limit_seconds) {
   Ran ran;
-  if (::send(stream_, &command, sizeof command, MSG_NOSIGNAL) != sizeof command) {
+  if (::send(child_.stream(), &command, sizeof command, MSG_NOSIGNAL) != sizeof command) {
     ran.finding = {Outcome::runtime, "the process that launches it ended"};
     return ran;
   }
   if (!receive(GpuAnswerKind::prepared, limit_seconds, prepared_, ran.finding)) return ran;
-  const Stopwatch watch;
-  (void)!::send(stream_, &command.nonce, sizeof command.nonce, MSG_NOSIGNAL);
+  const auto start = std::chrono::steady_clock::now();
+  (void)!::send(child_.stream(), &command.nonce, sizeof command.nonce, MSG_NOSIGNAL);
   GpuAnswer launched{}, done{};
   if (!receive(GpuAnswerKind::launched, limit_seconds, launched, ran.finding)) return ran;
-  ran.wall_seconds = watch.seconds();
+  ran.wall_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ran.seconds = launched.seconds;
   if (!receive(GpuAnswerKind::done, limit_seconds, done, ran.finding)) return ran;
   if (launched.nonce != command.nonce || done.nonce != command.nonce) {

@@ -1,11 +1,11 @@
 // A GPU candidate: our own process loads, launches and times it, in its own GPU context.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "bench/process/child_process.hpp"
 #include "evolve/evaluate/call_memory.hpp"
 #include "evolve/evaluate/candidate.hpp"
 #include "evolve/runner/gpu_commands.hpp"
@@ -20,7 +20,6 @@ class GpuCandidate final : public Candidate {
   static Result<std::unique_ptr<GpuCandidate>> start(const std::string& runner);
   GpuCandidate(const GpuCandidate&) = delete;
   GpuCandidate& operator=(const GpuCandidate&) = delete;
-  ~GpuCandidate() override;
 
   // Waits only for the context.
   Status wait();
@@ -33,11 +32,10 @@ class GpuCandidate final : public Candidate {
   void describe(nlohmann::ordered_json& evidence) const override;
 
  private:
-  GpuCandidate(pid_t process, int stream) : process_(process), stream_(stream) {}
+  explicit GpuCandidate(bench::Child child) : child_(std::move(child)) {}
   bool receive(GpuAnswerKind wanted, double seconds, GpuAnswer& answer, Finding& finding);
 
-  pid_t process_;
-  int stream_;
+  bench::Child child_;
   bool is_ready_ = false;
   GpuAnswer hello_{}, loaded_{}, prepared_{};
 };

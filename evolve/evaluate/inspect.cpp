@@ -30,8 +30,8 @@ Result<std::string> under(std::vector<std::string> words, const CallShape& s,
     words.push_back(std::to_string(number));
   }
   words.push_back(std::to_string(s.scale));
-  const Result<bench::LimitedOutput> said =
-      bench::run_limited(words, load_text(compiled.object(), program), kLimits, {.errors = true});
+  const Result<bench::ChildOutput> said =
+      bench::run_child(words, {.errors = true}, load_text(compiled.object(), program), kLimits);
   if (!said.ok()) return said.status();
   if (said->timed_out) return invalid("{}: took more than {} s", words.front(), kLimits.seconds);
   return said->text;

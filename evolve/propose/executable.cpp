@@ -22,9 +22,9 @@ class Executable final : public Proposer {
   Result<std::optional<Proposal>> propose(const Request& request) override {
     const Json asked = request_json(request);
     FLASHCORE_RETURN_IF_ERROR(check_request(asked));
-    const Result<bench::LimitedOutput> said = bench::run_limited(
-        words_, asked.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-        {seconds_, kLongestAnswer}, {});
+    const Result<bench::ChildOutput> said = bench::run_child(
+        words_, {}, asked.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
+        {seconds_, kLongestAnswer});
     if (!said.ok()) return said.status();
     if (said->timed_out) return invalid("proposer: took more than {:.3g} s", seconds_);
     if (said->too_long) return invalid("proposer: wrote more than {} bytes", kLongestAnswer);

@@ -45,8 +45,8 @@ void describe_cpu(Task& task) {
 
 // Describes this machine's GPU.
 Result<bench::KnownGpu> ask_gpu(const std::string& gpu_runner, std::string& name) {
-  const Result<bench::LimitedOutput> said =
-      bench::run_limited({gpu_runner, "describe"}, "", {60, 10000}, {});
+  const Result<bench::ChildOutput> said =
+      bench::run_child({gpu_runner, "describe"}, {}, "", {60, 10000});
   if (!said.ok()) return said.status();
   std::map<std::string, std::string> facts;
   std::istringstream lines(said->text);

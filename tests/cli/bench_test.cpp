@@ -380,7 +380,7 @@ TEST(BenchWatch, AProcessThatFallsIsGoneOnFrom) {
   const ordered_json evidence = evidence_of(scratch);
   ASSERT_EQ(evidence["cases"].size(), 2U);
   EXPECT_EQ(row_of(evidence["cases"][0], "cpu_simd")["error"],
-            "one, cpu_simd, gate: its process was ended by signal 11");
+            "one, cpu_simd, gate: its process was ended by signal 11 (Segmentation fault)");
   EXPECT_FALSE(row_of(evidence["cases"][1], "cpu_simd")["times"].empty());
   EXPECT_TRUE(evidence["notes"].empty()) << evidence["notes"];
 }

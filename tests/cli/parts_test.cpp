@@ -421,7 +421,7 @@ TEST(KernelsUnderTest, LeaveTheJudgesOutUnlessAskedFor) {
     PlanOptions options;
     options.kernel = kernel;
     std::vector<std::string> out;
-    const auto tested = bench::kernels_under_test(problem, options, true);
+    const auto tested = bench::kernels_under_test({problem}, options, true);
     EXPECT_TRUE(tested.ok()) << tested.status().message();
     for (const KernelVerdict& verdict : *tested) out.push_back(verdict.kernel);
     return out;
@@ -432,7 +432,7 @@ TEST(KernelsUnderTest, LeaveTheJudgesOutUnlessAskedFor) {
   EXPECT_FALSE(names("").empty());
   PlanOptions options;
   options.kernel = "other";
-  EXPECT_THAT(bench::kernels_under_test(problem, options, true).status().message(),
+  EXPECT_THAT(bench::kernels_under_test({problem}, options, true).status().message(),
               HasSubstr("kernel: is 'other'"));
 }
 

@@ -48,11 +48,12 @@ TEST(Sanitizer, MarksAreReadBack) {
 }
 
 TEST(ChildProcess, GivesOutputAndStatus) {
-  const Result<ChildOutput> output = run_child({"sh", "-c", "echo out; echo err >&2; exit 7"});
+  const Result<ChildOutput> output =
+      run_child({"sh", "-c", "echo out; echo err >&2; exit 7"}, {.errors = true});
   ASSERT_TRUE(output.ok()) << output.status().message();
   EXPECT_EQ(output->exit_status, 7);
   EXPECT_EQ(output->text, "out\nerr\n");
-  EXPECT_EQ(run_child({"no-such-program-here"}).status().code(), StatusCode::unsupported);
+  EXPECT_EQ(run_child({"no-such-program-here"}, {}).status().code(), StatusCode::unsupported);
   EXPECT_TRUE(on_path("sh"));
   EXPECT_FALSE(on_path("no-such-program-here"));
 }
