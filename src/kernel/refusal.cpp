@@ -42,7 +42,7 @@ struct Words {
   Feature feature;
   std::string_view name, wanted;
 };
-constexpr Words kGiven[] = {{packed, "cu_seqlens_q", "batch entries of their own"},
+constexpr Words kGiven[] = {{packed, "cu_seqlens_q", "a batch that is not packed"},
                             {seqlens_q, "seqlens_q", "none"},
                             {seqlens_kv, "seqlens_kv", "none"},
                             {causal_offsets, "causal_offsets", "none"},
@@ -57,8 +57,8 @@ constexpr Words kGiven[] = {{packed, "cu_seqlens_q", "batch entries of their own
                             {sinks, "sinks", "none"},
                             {dropout_state, "dropout_state", "seed and offset as numbers"},
                             {o_scale, "o_scale", "an O without a scale"},
-                            {amax_o, "amax_o", "O and LSE alone"},
-                            {amax_s, "amax_s", "O and LSE alone"}};
+                            {amax_o, "amax_o", "O and LSE only"},
+                            {amax_s, "amax_s", "O and LSE only"}};
 
 const Words* words_of(Feature one) {
   for (const Words& words : kGiven) {
@@ -72,7 +72,7 @@ std::string of_dtype(std::string_view name, DType dtype, std::string_view wanted
 }
 
 std::string that_of_q(std::string_view name, DType dtype, DType q) {
-  return of_dtype(name, dtype, fmt::format("that of q, {}", to_string(q)));
+  return of_dtype(name, dtype, fmt::format("q's {}", to_string(q)));
 }
 
 template <class Refuse>
@@ -96,10 +96,9 @@ std::string sentence(Feature one, const ForwardProblem& p) {
     case v_apart:
       return of_dtype("v", p.v_dtype, fmt::format("k's {}", to_string(p.k_dtype)));
     case v_head_dim:
-      return fmt::format("v: head dimension is {}, wanted that of q, {}", p.head_dim_v,
-                         p.head_dim_qk);
+      return fmt::format("v: head dimension is {}, wanted q's {}", p.head_dim_v, p.head_dim_qk);
     case grouped_heads:
-      return fmt::format("k: has {} heads, wanted as many as q, {}", p.heads_kv, p.heads_q);
+      return fmt::format("k: has {} heads, wanted q's {}", p.heads_kv, p.heads_q);
     case window_left:
       return fmt::format("window_left: is {}, wanted -1 (no limit)", p.band.left);
     case window_right:
@@ -111,7 +110,7 @@ std::string sentence(Feature one, const ForwardProblem& p) {
     case dropout:
       return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
     case block_scales:
-      return fmt::format("{}: has one for every {} keys, wanted one for all of a head",
+      return fmt::format("{}: has a scale for every {} keys, wanted one per head",
                          p.k_scale.present && p.k_scale.block != 0 ? "k_scale" : "v_scale",
                          p.kv_scale_block);
     case unaligned_rows:

@@ -103,7 +103,7 @@ std::shared_ptr<const Found> load(const TunedDevice& device, const std::string& 
     }
   } else if (!(read->table.device == device)) {
     found->source.problem = fmt::format(
-        "{}: is of {} with {} multiprocessors, wanted {} with {}", path, read->table.device.name,
+        "{}: is for {} with {} SMs, wanted a table for {} with {}", path, read->table.device.name,
         read->table.device.multiprocessors, device.name, device.multiprocessors);
   } else {
     found->table = std::move(read->table);

@@ -413,7 +413,7 @@ TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
     asks.*largest = TensorDesc::contiguous(DType::f32, {1, 1});
     EXPECT_EQ(make_plan(asks)->kernel(), "both");
     EXPECT_EQ(explain(asks)->front().refusal,
-              std::string(name) + ": is given, wanted O and LSE alone");
+              std::string(name) + ": is given, wanted O and LSE only");
   }
 }
 

@@ -17,7 +17,7 @@ FP8_WIDE, FP8_WIDE_CONVERTED = "bench-fp8-wide", "bench-fp8-wide-converted"  # a
 SERVING = "bench-serving"  # few queries against caches, by suite
 SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
-                  "paged": "Pages, and fp8", "ragged": "64 entries of 100 to 8k keys",
+                  "paged": "Pages, and fp8", "ragged": "64 sequences of 100 to 8k keys",
                   "speculative": "Several queries, causal and as a tree"}
 FEW_KEYS = "few-keys"  # cross attention over few keys
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages

@@ -273,7 +273,7 @@ impl Problem {
         self
     }
 
-    /// Rows of the cache before the first key of each entry: `[B]` of i32.
+    /// Rows of the cache before the first key of each sequence: `[B]` of i32.
     #[must_use]
     pub fn cache_leftpad(mut self, rows: impl Into<TensorDesc>) -> Problem {
         self.cache_leftpad = Some(rows.into());

@@ -188,7 +188,7 @@ impl<'a> Append<'a> {
     }
 
     setters! {
-        seqlens_new "New rows in use of each entry: `[B]` of i32.",
+        seqlens_new "New rows in use of each sequence: `[B]` of i32.",
         cu_seqlens_new "The new rows are packed, `[total, Hkv, D]`; `[B + 1]` of i32.",
         page_table "See [`Problem::page_table`].",
         cache_leftpad "See [`Problem::cache_leftpad`].",

@@ -135,7 +135,7 @@ TEST(MlaSm90Refusals, SayWhatIsWanted) {
   EXPECT_EQ(refusal(p), "k: has 2 heads, wanted 1");
   p = latent();
   p.v.row = 512;
-  EXPECT_THAT(refusal(p), HasSubstr("v: row stride is 512, wanted that of k, 576"));
+  EXPECT_THAT(refusal(p), HasSubstr("v: row stride is 512, wanted k's 576"));
   p = latent();
   p.paging.page_size = 12;
   EXPECT_EQ(refusal(p), "k: page size is 12, wanted a multiple of 8");

@@ -283,7 +283,8 @@ Result<size_t> lay_out(Planned& planned) {
   planned.counters_offset = sum_of({planned.sums_offset, sums_bytes});
   const int64_t bytes = sum_of({planned.counters_offset, counter_bytes});
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   return static_cast<size_t>(bytes);
 }

@@ -226,7 +226,8 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
                   .parts = lay_out(problem, params, config, blocks),
                   .launches = {}};
   if (planned.parts.end == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   planned.launches = launches_of(problem, params, config, blocks, splits);
   const int device = context.device.device.index;

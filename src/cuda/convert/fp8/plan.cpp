@@ -269,7 +269,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   const int64_t bytes =
       sum_of({planned.layout.rest, static_cast<int64_t>(attention->workspace_bytes)});
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   planned.early = context.early_start && waits_for_earlier(context.device);
   planned.has_rows = p.batch > 0 && planned.layout.q.heads > 0 && planned.layout.q.rows > 0;
@@ -293,7 +294,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 Variant variant(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .not_automatic_reason = "numbers past f16 are not the operator's",
+          .not_automatic_reason = "numbers past the range of f16 change the result",
           .sources = kFamily,
           .targets = build::targets::convert,
           .supports = but_not(supports(),

@@ -115,7 +115,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       static_cast<unsigned int>(std::clamp<int64_t>(units, 1, block_count(p, context.device)));
   planned.params.most_units = static_cast<int>(units);
   if (!place_workspace(planned, p, units)) {
-    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+    return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
   {

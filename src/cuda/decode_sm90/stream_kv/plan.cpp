@@ -178,7 +178,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.tile_shift = std::countr_zero(static_cast<unsigned int>(config_of(planned).rows()));
   set_boxes(planned, p);
   if (!place_workspace(planned, p, context.batch_invariant)) {
-    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+    return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
   {

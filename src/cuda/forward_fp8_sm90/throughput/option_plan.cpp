@@ -174,7 +174,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       int64_t{planned.params.order.size()} * planned.params.parts, context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(p, planned.params);
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "k: needs a workspace of 2^63 bytes or more, wanted less");
   }
   const int device = context.device.device.index;
   FLASHCORE_RETURN_IF_ERROR(load(planned, launch::Loader(kName, device), p.dtype == DType::f8e5m2));

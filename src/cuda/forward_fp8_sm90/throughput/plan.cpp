@@ -131,7 +131,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       std::min<int64_t>(planned.params.order.size(), context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(planned.params);
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "k: needs a workspace of 2^63 bytes or more, wanted less");
   }
   if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
   const int device = context.device.device.index;

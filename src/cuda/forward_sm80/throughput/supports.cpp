@@ -29,7 +29,7 @@ bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16
 std::string refuse_sizes(const ForwardProblem& p, Kind kind) {
   const int config = config_index(p);
   if (config < 0) {
-    return fmt::format("q: head dimension is {} and that of v {}, wanted at most {}", p.head_dim_qk,
+    return fmt::format("q: head dimension is {} and v's is {}, wanted at most {}", p.head_dim_qk,
                        p.head_dim_v, kLargestHeadDim);
   }
   if (std::string refusal = refuse_rows(p, attention::kMostRows); !refusal.empty()) return refusal;
@@ -79,7 +79,7 @@ std::string refuse_cache(const ForwardProblem& p) {
                        p.paging.flat ? "kv_indices" : "page_table", p.paging.table_page);
   }
   if (p.seqlen_kv >= attention::kMostRows) {
-    return fmt::format("k: has {} rows of an entry, wanted less than {}", p.seqlen_kv,
+    return fmt::format("k: has {} rows per sequence, wanted less than {}", p.seqlen_kv,
                        attention::kMostRows);
   }
   return refuse_chunks(p);

@@ -128,7 +128,7 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
                            std::max(std::min(rows, most), (rows + kJoinLanes - 1) / kJoinLanes))),
                        .early = true};
   if (!place_workspace(planned, p)) {
-    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+    return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
   {
