@@ -14,7 +14,7 @@ namespace flashcore {
 enum class DeviceCode { none, ptx, compiled };
 DeviceCode device_code(std::string_view targets, int32_t compute_capability);
 
-// Whether they have any.
+// Returns whether they have any.
 bool built_for(std::string_view targets, int32_t compute_capability);
 
 // Empty when they have some, otherwise the sentence of a refusal.

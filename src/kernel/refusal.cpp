@@ -37,7 +37,7 @@ std::string text_of(Dtypes dtypes) {
 
 // ---- one feature
 
-// Of inputs and outputs that are there or not.
+// The words for inputs and outputs that a problem has or has not.
 struct Words {
   Feature feature;
   std::string_view name, wanted;
@@ -158,7 +158,7 @@ std::string refuse_feature(Feature one, const AnyProblem& problem) {
   return fmt::format("{}: is given, wanted {}", words->name, words->wanted);
 }
 
-// Of what a kernel is for.
+// Refuses a problem without any of the features that the kernel is for.
 std::string refuse_without(Features needs) {
   std::vector<std::string> names;
   for (const Words& words : kGiven) {

@@ -73,7 +73,7 @@ SupportsOf<AnyProblem> everything() {
   return {.features = Features::all(), .q = kAnyDtype, .o = kAnyDtype};
 }
 
-// The same, but for what `more` refuses of it.
+// Returns what a kernel supports, without what `more` refuses.
 template <class AnyProblem, class Extra>
 SupportsOf<AnyProblem> but_not(const SupportsOf<AnyProblem>& supports, Extra more) {
   const auto both = [own = supports.extra, more = std::move(more)](const AnyProblem& problem,

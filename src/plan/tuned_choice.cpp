@@ -202,7 +202,7 @@ TunedChoice choice_of(const AnyProblem& problem, const PlanContext& context,
   } else if (&kernel == &standing) {
     said = fmt::format("none was ahead of {} by more than 2% and noise, measured{}", name, when);
   } else {
-    return TunedChoice{};  // the default is another one by now, of which it says nothing
+    return TunedChoice{};  // the default is another one by now, and it says nothing about that
   }
   if (const std::string_view now = compiler_of(kernel); entry.compiler != now) {
     said += fmt::format(", tuned with another compiler ({}, now {})", entry.compiler, now);

@@ -58,7 +58,7 @@ struct Asked {
   std::string_view sentence;
 };
 
-// Of a forward problem.
+// A change to the forward problem.
 std::function<void(BackwardProblem&)> of(void (*ask)(ForwardProblem&)) {
   return [ask](BackwardProblem& problem) { ask(problem.forward); };
 }

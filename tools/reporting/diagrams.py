@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FONT = "system-ui, sans-serif"
 FILLS = {"": {"tool": "#e8f0fb", "core": "#e6f4ea", "cuda": "#fdeede", "base": "#f0f1f3"},
          "-dark": {"tool": "#14263d", "core": "#12301d", "cuda": "#3a2410", "base": "#21262d"}}
-# By room of check_arrows: place (left, top, right, bottom), colour, title, and what it says. A list of
+# For each room of check_arrows: place (left, top, right, bottom), colour, title, text. A list of
 # folders is added to the kernels' box. A box without a room is left out.
 BOXES = {
     "cli": ((0, 0, 720, 44), "tool", "cli/", "the flashcore command: subcommands, options, output"),

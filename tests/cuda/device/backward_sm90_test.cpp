@@ -1,4 +1,4 @@
-// Kernels of backward_sm90 on scores that are not those of N(0, 1) inputs, and several runs of one
+// Kernels of backward_sm90 on scores unlike the scores of N(0, 1) inputs, and several runs of one
 // plan at once, in graphs and on streams. Skipped where there is no GPU of compute capability 9.0.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

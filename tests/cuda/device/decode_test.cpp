@@ -252,7 +252,7 @@ TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
   EXPECT_TRUE(outputs_of(host) == wanted);
 }
 
-// An entry's pages of a cache for `batch` entries, as those of a cache for it alone.
+// An entry's pages of a cache for `batch` entries, as a cache for it alone has them.
 bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_t b,
                          int64_t length) {
   bench::HostProblem one = make_problem(s, {length}, 99);

@@ -31,9 +31,9 @@ constexpr std::string_view kName = "backward_sm80";
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16, kWorkspaceAlignment = 256;
-constexpr int64_t kJointCounters = 2;  // beside the turns: next_block, not_finite
+constexpr int64_t kJointCounters = 2;  // and the turns: next_block, not_finite
 
-// Of a kernel whose one argument is Params.
+// A launch of a kernel whose one argument is Params.
 struct Launch {
   std::string instance;
   unsigned int blocks;

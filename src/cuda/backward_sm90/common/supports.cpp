@@ -22,7 +22,7 @@ int64_t tile_rows(const ForwardProblem& p, int64_t rows, int64_t block) {
   return product_of({p.batch, (rows + block - 1) / block, block});
 }
 
-// Sizes but for those of heads and launches.
+// Sizes, except the sizes of heads and launches.
 std::string refuse_empty(const BackwardProblem& problem, const PlanContext&) {
   const ForwardProblem& p = problem.forward;
   const int64_t rows_q = rows_of(p, true), rows_kv = rows_of(p, false);

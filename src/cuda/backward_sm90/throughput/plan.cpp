@@ -160,7 +160,7 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
   return cudaSuccess;
 }
 
-// Of a tile, where tiles are split; with batch_invariant whatever the batch.
+// Returns the parts of a tile, where tiles are split; with batch_invariant for every batch the same.
 int splits_of(const ForwardProblem& p, const PlanContext& context) {
   return context.batch_invariant ? split::kSplits.front()
                                  : split::splits_of(p, context.device.multiprocessors);

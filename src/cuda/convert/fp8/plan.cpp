@@ -64,7 +64,7 @@ ScaleInput as_scale(const VectorInput& scale) {
   return {.present = scale.present, .batch = scale.batch, .head = scale.head, .block = 0};
 }
 
-// Whether every row begins at a multiple of 8 elements, if the first does.
+// Returns whether every row begins at a multiple of 8 elements, if the first does.
 bool in_chunks(const RowStrides& stride, const Placed& placed, int64_t columns) {
   return columns % kChunk == 0 &&
          misaligned_rows("", stride, DType::bf16, placed.batch, placed.heads, placed.rows).empty();
@@ -243,7 +243,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const PlannedKernel&
   return launcher.launch(planned.convert_outputs, {.blocks = dim3(outputs.rows.blocks())}, outputs);
 }
 
-// Whether launches here may begin before those before them have ended: the code waits for them.
+// Returns whether a launch may begin before the earlier one has ended: its code waits for that.
 bool waits_for_earlier(const DeviceInfo& device) {
   return device.compute_capability == 90 &&
          device_code(build::targets::convert, device.compute_capability) == DeviceCode::compiled;

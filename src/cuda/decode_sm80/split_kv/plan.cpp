@@ -53,7 +53,7 @@ PairParams make_params(const ForwardProblem& p, bool batch_invariant) {
   return params;
 }
 
-// Of the largest sizes alone. False: more bytes than there can be.
+// Lays out the workspace by the largest sizes. Returns false if it has 2^63 bytes or more.
 bool place_workspace(Planned& planned, const ForwardProblem& p, int64_t units) {
   const auto end_of = [](int64_t begin, int64_t bytes) {
     const int64_t end = sum_of({begin, bytes, kAlignment - 1});

@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kName = "forward_fp8_sm90:options";
 constexpr std::string_view kFamily = "forward_fp8_sm90";
 
-// Of Q, K and the workspace.
+// Tensor maps of Q, K and the workspace.
 using MapCache = host::PointerCache<Maps, 3>;
 
 struct Planned {
@@ -69,7 +69,7 @@ int64_t workspace_bytes(const ForwardProblem& p, const OptionParams& params) {
   return product_of({tensor_batch(p), params.heads_kv, params.head_dim_v, params.vt_keys});
 }
 
-// Without keys no block uses those of K and V, but the launch takes all: any map does.
+// Without keys no block uses the maps of K and V, but the launch takes all: any map does.
 cudaError_t encode(Maps& maps, const ForwardProblem& p, const OptionParams& params,
                    const Config& config) {
   const auto one = [](CUtensorMap& map, const void* base, const host::TensorLayout& layout,

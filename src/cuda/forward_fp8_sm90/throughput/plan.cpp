@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kName = "forward_fp8_sm90";
 
-// Of Q, K and V^T.
+// Tensor maps of Q, K and V^T.
 using MapCache = host::PointerCache<Maps, 3>;
 
 struct Planned {
@@ -39,7 +39,7 @@ int64_t workspace_bytes(const Params& params) {
   return product_of({params.batch, params.heads_kv, params.head_dim_v, params.vt_keys});
 }
 
-// Without keys no block uses those of K and V, but the launch takes all: any map does.
+// Without keys no block uses the maps of K and V, but the launch takes all: any map does.
 cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params,
                    const Config& config) {
   const int head_dim = params.head_dim_v;

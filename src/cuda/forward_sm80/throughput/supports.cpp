@@ -47,7 +47,7 @@ std::string refuse_sizes(const ForwardProblem& p, Kind kind) {
   return {};
 }
 
-// Of the kernel for caches: rows are copied in pieces of 16 bytes, whose numbers have 32 bits.
+// The kernel for caches copies rows in pieces of 16 bytes, whose numbers have 32 bits.
 std::string refuse_chunks(const ForwardProblem& p) {
   const int64_t lead = lead_of_keys(p), rows = rows_of_keys(p);
   for (const auto& [name, stride] : {std::pair{"k", &p.k}, {"v", &p.v}}) {
@@ -69,7 +69,7 @@ std::string refuse_chunks(const ForwardProblem& p) {
   return {};
 }
 
-// Of the kernel for caches.
+// Refuses caches that the kernel for caches does not take.
 std::string refuse_cache(const ForwardProblem& p) {
   if (p.paging.present && p.paging.num_pages < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);

@@ -62,7 +62,7 @@ Params make_params(const ForwardProblem& p, const PlanContext& context) {
   return params;
 }
 
-// Of the largest sizes alone. False: more bytes than there can be.
+// Lays out the workspace by the largest sizes. Returns false if it has 2^63 bytes or more.
 bool place_workspace(Planned& planned, const ForwardProblem& p) {
   const auto end_of = [](int64_t begin, int64_t bytes) {
     const int64_t end = sum_of({begin, bytes, kAlignment - 1});

@@ -37,7 +37,7 @@ constexpr int quotient_up(int a, int b) {
                           static_cast<unsigned>(b));
 }
 
-// Of `items` items of `tiles` tiles in all, the longest of `longest`.
+// Chooses the layout for `items` work items of `tiles` tiles in all, the longest of `longest` tiles.
 constexpr Cutting cutting(int tiles, int items, int longest, int shares) {
   if (items == 0) return {Layout::whole, 1, 1};
   const int items_each = quotient_up(items, shares);
@@ -71,7 +71,7 @@ struct Part {
   constexpr bool empty() const { return end <= begin; }
 };
 
-// Of the item that begins at position `first` of the line.
+// Returns a slot's part of the item that begins at position `first` of the work list.
 constexpr Part part_of(const Cutting& cut, int first, int tiles, int share) {
   if (tiles == 0) return {0, 0, -1};
   const int64_t begin = int64_t{share} * cut.each - first;
