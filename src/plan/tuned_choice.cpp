@@ -161,7 +161,7 @@ std::string objection(const TunedEntry& entry, const AnyProblem& problem,
   if (std::string refusal = refusal_of(*kernel, problem, context); !refusal.empty()) {
     return "it does not compute this problem: " + refusal;
   }
-  if (std::string why = by_name_alone(*kernel, problem, context); !why.empty()) return why;
+  if (std::string why = only_by_name(*kernel, problem, context); !why.empty()) return why;
   const std::string before = asked_name(entry.default_kernel).name;
   if (!entry.is_default && standing.name != before && &standing != kernel) {
     return fmt::format("that was ahead of {}, and the default is {} now", before, standing.name);

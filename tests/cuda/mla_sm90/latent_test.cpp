@@ -53,7 +53,7 @@ int check_cuts(const std::vector<int>& tiles, int shares) {
     }
     EXPECT_EQ(done, count);
     EXPECT_EQ(found, parts.count);
-    first += places(cut, count);
+    first += item_cost(cut, count);
   }
   return *std::max_element(busy.begin(), busy.end());
 }
