@@ -68,7 +68,7 @@ pub struct flashcore_tensor {
 pub const FLASHCORE_TOP_LEFT: i32 = 0;
 /// Offset `len_kv - len_q`: the last query sees the last key.
 pub const FLASHCORE_BOTTOM_RIGHT: i32 = 1;
-/// `causal_offset`, or `causal_offsets`: one per batch entry.
+/// `causal_offset`, or `causal_offsets`: one per sequence.
 pub const FLASHCORE_GIVEN: i32 = 2;
 
 /// A problem without its data. `flashcore_problem_init` sets the defaults.

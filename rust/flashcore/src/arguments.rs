@@ -121,7 +121,7 @@ macro_rules! setters_of_inputs {
             }
         )*
 
-        /// The starts of the entries of a packed batch, see [`Problem::packed`].
+        /// The starts of the sequences of a packed batch, see [`Problem::packed`].
         #[must_use]
         pub fn packed(
             mut self,

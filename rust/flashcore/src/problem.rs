@@ -11,10 +11,10 @@ use crate::tensor::{TensorDesc, ABSENT};
 pub enum Alignment {
     /// Offset 0.
     TopLeft,
-    /// Each batch entry's number of keys minus its number of queries: the last query sees the last
+    /// Each sequence's number of keys minus its number of queries: the last query sees the last
     /// key. The default.
     BottomRight,
-    /// This offset. [`Problem::causal_offsets`] gives each batch entry its own.
+    /// This offset. [`Problem::causal_offsets`] gives each sequence its own.
     Given(i64),
 }
 
@@ -202,9 +202,9 @@ impl Problem {
         self
     }
 
-    /// A packed batch: entries of different lengths one after the other, without padding. Q and O
+    /// A packed batch: sequences of different lengths one after the other, without padding. Q and O
     /// are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the starts of
-    /// entries, `[B + 1]` of i32, rising from 0 to the total.
+    /// sequences, `[B + 1]` of i32, rising from 0 to the total.
     #[must_use]
     pub fn packed(
         mut self,
@@ -216,21 +216,21 @@ impl Problem {
         self
     }
 
-    /// The most queries and keys per entry of a packed batch; 0 if not known.
+    /// The most queries and keys per sequence of a packed batch; 0 if not known.
     #[must_use]
     pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
         self.max_seqlens = (queries, keys);
         self
     }
 
-    /// The number of queries in use per batch entry: `[B]` of i32.
+    /// The number of queries in use per sequence: `[B]` of i32.
     #[must_use]
     pub fn seqlens_q(mut self, lengths: impl Into<TensorDesc>) -> Problem {
         self.seqlens_q = Some(lengths.into());
         self
     }
 
-    /// The number of keys in use per batch entry: `[B]` of i32.
+    /// The number of keys in use per sequence: `[B]` of i32.
     #[must_use]
     pub fn seqlens_kv(mut self, lengths: impl Into<TensorDesc>) -> Problem {
         self.seqlens_kv = Some(lengths.into());
@@ -238,7 +238,7 @@ impl Problem {
     }
 
     /// K `[num_pages, Hkv, page_size, Dqk]` and V `[num_pages, Hkv, page_size, Dv]` are pages of a
-    /// cache, and row b of `[B, max_pages]` of i32 lists entry b's pages, in order. A page index
+    /// cache, and row b of `[B, max_pages]` of i32 lists sequence b's pages, in order. A page index
     /// out of range is an error, see [`Problem::page_status`].
     #[must_use]
     pub fn page_table(mut self, table: impl Into<TensorDesc>) -> Problem {
@@ -246,7 +246,7 @@ impl Problem {
         self
     }
 
-    /// The pages as one list: entry b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
+    /// The pages as one list: sequence b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
     /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
     #[must_use]
     pub fn page_list(
@@ -259,7 +259,7 @@ impl Problem {
         self
     }
 
-    /// With [`Problem::page_list`]: rows in use on each entry's last page, `[B]` of i32.
+    /// With [`Problem::page_list`]: rows in use on each sequence's last page, `[B]` of i32.
     #[must_use]
     pub fn kv_last_page_len(mut self, rows: impl Into<TensorDesc>) -> Problem {
         self.kv_last_page_len = Some(rows.into());
@@ -324,7 +324,7 @@ impl Problem {
         self
     }
 
-    /// A causal offset per batch entry: `[B]` of i32.
+    /// A causal offset per sequence: `[B]` of i32.
     #[must_use]
     pub fn causal_offsets(mut self, offsets: impl Into<TensorDesc>) -> Problem {
         self.causal_offsets = Some(offsets.into());
