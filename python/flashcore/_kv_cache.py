@@ -50,7 +50,7 @@ class _Torch:
         if isinstance(dtype, str):
             dtype = getattr(torch, dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise InvalidArgumentError("dtype: is not PyTorch's, wanted a dtype of PyTorch or its name")
+            raise InvalidArgumentError("dtype: is not PyTorch's, wanted such a dtype or its name")
         return torch.zeros(shape, dtype=dtype, device=self._device)
 
     def integers(self, values: Any) -> Any:

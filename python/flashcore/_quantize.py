@@ -61,7 +61,7 @@ def quantize(
     Arguments
         x: [B, H, S, D], or packed [total, H, D] with cu_seqlens; float32, float16 or bfloat16.
         dtype: float8_e4m3fn or float8_e5m2.
-        scales: the unit that has its own scale: "tensor", a sequence ("entry"), or a "head" of a sequence.
+        scales: what has a scale of its own: "tensor", a sequence ("entry"), or its "head".
         block: None makes a scale for a q, [B|1, H|1]. A number makes scales for a k or v,
             [B|1, H|1, blocks], one for each block of this many rows: 1 is one per token, and 0 one
             block of all rows. It is the `kv_scale_block` of `attention`.

@@ -378,7 +378,7 @@ def test_refusals():
     read_only.flags.writeable = False
     with pytest.raises(flashcore.InvalidArgumentError, match="k: is read-only"):
         flashcore.append(q, q, read_only, k.copy(), page_table=table, seqlens_kv=seqlens)
-    with pytest.raises(flashcore.InvalidArgumentError, match="k: sequence 0 has 8 rows in use and 1"):
+    with pytest.raises(flashcore.InvalidArgumentError, match="k: sequence 0 has 8 rows in use"):
         flashcore.append(q, q, k.copy(), k.copy(), page_table=table, seqlens_kv=seqlens)
     cache = flashcore.KVCache(4, 2, heads_kv=1, head_dim=4)
     with pytest.raises(flashcore.InvalidArgumentError, match="sequence: is 7"):
