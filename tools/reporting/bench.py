@@ -20,6 +20,7 @@ SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "paged": "Pages, and fp8", "ragged": "64 sequences of 100 to 8k keys",
                   "speculative": "Several queries, causal and as a tree"}
 FEW_KEYS = "few-keys"  # cross attention over few keys
+MLA = "decode-mla"  # rows of 576 elements, V their first 512
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 PREFILL_SM80 = "bench-prefill-sm80"  # the same by the kernels for Ampere
 # The backward pass, deterministic and with atomic sums.
@@ -128,6 +129,9 @@ class Bench:
     def from_file(self) -> str:
         """Cases that came from a file."""
         return f"{self.where()}\n\n{self.against_peer('file')}"
+
+    def mla(self) -> str:
+        return f"{self.where()}\n\n{self.against_peer('mla')}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -567,7 +571,8 @@ def parts(all_evidence: Evidence) -> dict:
     found["bench behind decode"] = lambda: behind(all_evidence, SERVING, decoded_behind)
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
     for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
-                             ("few keys", FEW_KEYS, Bench.from_file), ("prefill", PREFILL, Bench.prefill),
+                             ("few keys", FEW_KEYS, Bench.from_file), ("mla", MLA, Bench.mla),
+                             ("prefill", PREFILL, Bench.prefill),
                              ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
                              ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
                              ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
