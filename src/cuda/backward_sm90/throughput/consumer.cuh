@@ -4,9 +4,9 @@
 //
 //   p = P (a - delta), stored | a = S next | dK += p Q covers exp(a) | a = dQ^T = K^T dS^T
 //     | dV next += p dO covers the addition of dQ | a = dP next
+//
 // The two warpgroups exchange only dS, and drift apart: while one
 // computes exponentials or adds dQ, the other uses the Tensor Cores.
-// adds dQ the other has the Tensor Cores.
 #pragma once
 
 #include <cstdint>

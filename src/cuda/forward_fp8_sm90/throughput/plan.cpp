@@ -118,13 +118,13 @@ Status load(Planned& planned, const launch::Loader& loader, bool v_transposed) {
 // What a variant computes differently.
 struct Options {
   Terms terms = Terms::as_needed;
-  bool three = false;  // consumers at 128
+  bool is_192x64 = false;  // the tile at head dimension 128
 };
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            const Options& options) {
   Planned planned{};
-  planned.config = options.three ? k192x64 : choose_config(p.head_dim_qk);
+  planned.config = options.is_192x64 ? k192x64 : choose_config(p.head_dim_qk);
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
   set_params(planned.params, p, config.block_q(), options.terms);
   planned.blocks = static_cast<unsigned int>(
@@ -152,7 +152,7 @@ Variant variant(std::string_view name, std::string_view not_automatic_reason,
           .automatic = not_automatic_reason.empty(),
           .not_automatic_reason = not_automatic_reason,
           .targets = build::targets::forward_fp8_sm90,
-          .supports = options.three ? supports_192x64() : supports(),
+          .supports = options.is_192x64 ? supports_192x64() : supports(),
           .plan = [options](const ForwardProblem& p, const PlanContext& context) {
             return plan(p, context, options);
           }};
@@ -161,7 +161,7 @@ Variant variant(std::string_view name, std::string_view not_automatic_reason,
 }  // namespace
 
 std::vector<Variant> variants() {
-  return {variant("forward_fp8_sm90:192x64", {}, {.three = true}), variant(kName, {}, {}),
+  return {variant("forward_fp8_sm90:192x64", {}, {.is_192x64 = true}), variant(kName, {}, {}),
           variant("forward_fp8_sm90:precise", "probabilities in two terms take longer",
                   {.terms = Terms::two}),
           options_variant()};
