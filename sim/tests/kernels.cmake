@@ -51,7 +51,7 @@ flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.
 flashcore_simulated_kernel(forward_sm80_throughput sim:0 40x112/4 2x400 100x112x256/4)
-# ALiBi alone, which random problems hardly ever have.
+# Only ALiBi, which random problems hardly ever have.
 add_test(NAME simulated.alibi
   COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput --shape 1,2,400,64
           --with alibi_slopes --check)

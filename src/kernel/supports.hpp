@@ -45,7 +45,7 @@ struct HeadDims {
   int64_t least = 0;
 };
 
-// Compute capabilities, as 86 for 8.6; of a CPU's kernels nobody asks.
+// Compute capabilities, as 86 for 8.6; kernels of CPUs have none.
 struct Arch {
   int32_t least = 0;
   int32_t most = std::numeric_limits<int32_t>::max();

@@ -299,7 +299,7 @@ TEST_P(DecodeDevice, AnIndexOutOfRangeIsClampedAndReported) {
   bench::HostProblem host = make_problem(GetParam(), {60, 300}, 6);
   const Plan plan = plan_of(GetParam(), host.problem);
   bench::HostTensor& table = host.at("page_table");
-  // Past the keys in use: nobody looks at it.
+  // Past the keys in use: not read.
   table.set(table.elements() - 1, 1e9);
   DeviceTensors tensors(host);
   const Workspace workspace(plan.workspace_bytes(), 0);

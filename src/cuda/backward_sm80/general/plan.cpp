@@ -265,7 +265,7 @@ Result<size_t> lay_out(Planned& planned) {
   int64_t sums_bytes = 0, counter_bytes = 0;
   if (planned.joint_config >= 0) {
     JointWorkspace& joint = planned.params.joint;
-    // Features leave alone what counts here.
+    // Features do not change what counts here.
     const JointConfig& config = kJointConfigs[static_cast<size_t>(planned.joint_config)];
     joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, config.block_q);
     const int64_t tiles = product_of({p.packed ? 1 : p.batch, p.heads_q, joint.head_tiles});

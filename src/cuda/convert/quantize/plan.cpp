@@ -109,7 +109,7 @@ Status run(const QuantizeProblem& p, const QuantizeArguments& args, const Device
     return unsupported("{}", sentence);
   }
   const Cut cut = cut_of(p);
-  // Without a tile nobody else writes the scales.
+  // Without a tile nothing else writes the scales.
   return launch_all(launch::Launcher(kName, device.device.index, stream), params_of(p, args, cut),
                     cut.in_tiles && cut.tiles > 0);
 }

@@ -149,7 +149,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
       {args.q, args.k, params.vt}, maps,
       [&](Maps& made) { return encode(made, p, params, config); }, cudaSuccess);
   FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
-  // Early of the transposition alone: that has waited for what came before.
+  // Early only for the transposition, which has waited for the work before it.
   return launcher.launch(planned.attention,
                          {.blocks = dim3(planned.blocks), .early = params.vt_keys > 0}, maps,
                          params);

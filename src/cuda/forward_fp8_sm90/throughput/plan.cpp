@@ -97,7 +97,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
         static_cast<unsigned int>(params.vt_keys / kBlockKv * params.batch * params.heads_kv);
     FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.transpose, {.blocks = dim3(blocks)}, params));
   }
-  // Early of the transposition alone: that has waited for what came before.
+  // Early only for the transposition, which has waited for the work before it.
   return launcher.launch(planned.attention, {.blocks = dim3(planned.blocks), .early = makes_values},
                          maps, params);
 }
