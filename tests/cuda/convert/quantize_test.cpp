@@ -98,7 +98,7 @@ TEST(QuantizeRows, RefusesWhatALaunchDoesNotHold) {
   EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("rows per sequence, wanted at most"));
   p.rows = int64_t{1} << 30;
   p.heads = p.scale_heads = 1 << 20;
-  EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("blocks of a launch, wanted at most"));
+  EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("blocks in a launch, wanted at most"));
 }
 
 }  // namespace
