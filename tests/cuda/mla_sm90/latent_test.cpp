@@ -144,7 +144,7 @@ TEST(MlaSm90Refusals, SayWhatIsWanted) {
   EXPECT_EQ(refusal(p), "k: has 0 pages, wanted 1 or more");
   p = latent();
   p.seqlen_q = 65;
-  EXPECT_THAT(refusal(p), HasSubstr("q: has 130 blocks of 64 heads"));
+  EXPECT_THAT(refusal(p), HasSubstr("q: has 130 tiles of 64 heads"));
   PlanContext invariant = on_hopper();
   invariant.batch_invariant = true;
   EXPECT_THAT(refusal(latent(), invariant), HasSubstr("batch_invariant: is set"));
