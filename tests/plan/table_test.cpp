@@ -237,7 +237,7 @@ TEST_F(Table, AConversionIsChosenForMixesAlone) {
   table()[1].by_name_where = converted_by_name;
   for (Variant& kernel : table()) kernel.device = DeviceKind::cuda;
   const ForwardProblem one = *resolve(dense_problem(DType::f8e5m2));
-  EXPECT_THAT(only_by_name(table()[1], one, {}), HasSubstr("q: is f8e5m2 as k and v are"));
+  EXPECT_THAT(only_by_name(table()[1], one, {}), HasSubstr("q: is f8e5m2, as k and v are"));
   EXPECT_EQ(only_by_name(table()[0], one, {}), "");
   Problem problem = dense_problem(DType::f8e5m2);
   problem.v.dtype = DType::f8e4m3;
