@@ -4,7 +4,7 @@
 //   flashcore_quantize_report [--threads N] [--json FILE]
 //
 // Inputs are drawn in fp32. The fp64 reference computes attention of these and of the output of
-// quantize, so the errors are only those of the fp8 numbers. Each number is the largest over the
+// quantize, so the only errors are the fp8 numbers'. Each number is the largest over the
 // seeds. Takes a minute on two cores.
 #include <fmt/format.h>
 

@@ -159,7 +159,7 @@ Command bench_command() {
   auto options = std::make_shared<BenchOptions>();
   return {
       .name = "bench",
-      .summary = "Time kernels that pass their gates, beside peers and ceilings",
+      .summary = "Time kernels that pass their gates, together with peers and ceilings",
       .examples =
           "  flashcore bench\n"
           "  flashcore bench --suite standard --peers auto --out docs/evidence/gpu.json\n"

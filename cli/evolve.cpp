@@ -413,7 +413,8 @@ Command evolve_command() {
             set.number("--heads-kv", options->heads_kv, "Heads of k and v (default: as q)");
             set.number("--seqlen-kv", options->seqlen_kv, "Rows of k and v (default: as q)");
             set.flag("--causal", options->causal, "Query i sees no key after i + Skv - Sq");
-            set.choice("--dtype", options->dtype, {"f16", "bf16"}, "Of a kernel in CUDA");
+            set.choice("--dtype", options->dtype, {"f16", "bf16"},
+                       "Type of the tensors of a kernel in CUDA");
             set.text("--gpu", options->gpu,
                      "The GPU that a kernel in CUDA is for, where it is not the one here: " +
                          bench::known_gpu_names(),
@@ -439,7 +440,7 @@ Command evolve_command() {
             set.number("--rows", options->rows, "show: rows of the leaderboard");
             set.text("--plot", options->plot, "show: the run as a picture", "SVG");
             set.text("--page", options->page, "show: the run as a page that opens offline", "HTML");
-            set.text("--jsonl", options->jsonl, "show: every attempt, one a line", "FILE");
+            set.text("--jsonl", options->jsonl, "show: every attempt, one per line", "FILE");
             set.text("--out", options->out, "export: the program; verify: the evidence", "FILE");
           },
       .execute = [options](Session& session) { return execute_evolve(*options, session); }};

@@ -174,7 +174,7 @@ Result<ExitCode> execute_explain(const ExplainOptions& options, Session& session
 Command explain_command() {
   auto options = std::make_shared<ExplainOptions>();
   return {.name = "explain",
-          .summary = "Say of every kernel whether it computes a problem, and if not, why",
+          .summary = "Say for every kernel whether it computes a problem, and if not, why",
           .examples =
               "  flashcore explain --shape 2,8,512,64 --causal\n"
               "  flashcore explain attention.safetensors --softcap 30\n"
@@ -185,7 +185,7 @@ Command explain_command() {
           .declare =
               [options](OptionSet& set) {
                 options->problem.declare(set);
-                set.flag("--backward", options->backward, "Of the backward pass: gradients");
+                set.flag("--backward", options->backward, "The backward pass: gradients");
                 declare_plan_choice(set, options->choice,
                                     ", or a GPU that is not here: sm_90, sm_90:114 (SMs), " +
                                         bench::known_gpu_names());

@@ -129,16 +129,16 @@ void ProblemOptions::declare(OptionSet& options) {
            {"k_scale", "Scale of an fp8 k, [B|1, Hkv|1, blocks|1]"},
            {"v_scale", "Scale of an fp8 v, [B|1, Hkv|1, blocks|1]"},
            {"o_scale", "What an fp8 O is divided by, [B|1, Hq|1]"},
-           {"cu_seqlens_q", "Packed batch: where the queries of each entry begin, [B + 1]"},
+           {"cu_seqlens_q", "Packed batch: where the queries of each sequence begin, [B + 1]"},
            {"cu_seqlens_kv", "The same for the keys; q, k and v are then [total, H, D]"},
            {"seqlens_q", "Number of queries in use, [B]"},
            {"seqlens_kv", "Number of keys in use, [B]"},
-           {"causal_offsets", "With --alignment given: the offset of each batch entry, [B]"},
-           {"page_table", "K and v are [pages, Hkv, page size, D]: pages of entries, [B, pages]"},
-           {"kv_indptr", "The same as one list: where the pages of each entry begin, [B + 1]"},
+           {"causal_offsets", "With --alignment given: the offset of each sequence, [B]"},
+           {"page_table", "K and v are [pages, Hkv, page size, D]: pages of sequences, [B, pages]"},
+           {"kv_indptr", "The same as one list: where the pages of each sequence begin, [B + 1]"},
            {"kv_indices", "The list of pages, [total pages]"},
-           {"kv_last_page_len", "Rows in use of the last page of each entry, [B]"},
-           {"cache_leftpad", "Rows of the cache before the first key of each entry, [B]"},
+           {"kv_last_page_len", "Rows in use of the last page of each sequence, [B]"},
+           {"cache_leftpad", "Rows of the cache before the first key of each sequence, [B]"},
            {"tree_mask",
             "Bits of a speculative tree, [B|1, Sq, words]: which keys past the offset"},
        }) {
@@ -170,7 +170,7 @@ void ProblemOptions::declare(OptionSet& options) {
   options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
   options.flag("--amax", amax_,
-               "Also the largest |O|, before its scale, and probability of each entry and head");
+               "Also the largest |O|, before its scale, and probability of each sequence and head");
 
   options.group("What is computed");
   options.flag("--causal", causal_, "Query i sees no key after i + offset");
@@ -186,9 +186,10 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--dropout-offset", dropout_offset_, "Offset of the dropout mask");
   options.number("--kv-scale-block", kv_scale_block_,
                  "Keys per block of k_scale and v_scale; 0: all");
-  options.number("--max-seqlen-q", max_seqlen_q_, "Packed: most queries of an entry; 0: not known");
+  options.number("--max-seqlen-q", max_seqlen_q_,
+                 "Packed: most queries of a sequence; 0: not known");
   options.number("--max-seqlen-kv", max_seqlen_kv_,
-                 "Packed: most keys of an entry; 0: not known; also in pages");
+                 "Packed: most keys of a sequence; 0: not known; also in pages");
 }
 
 bool ProblemOptions::has_files() const {
@@ -325,7 +326,7 @@ Result<bench::ProblemInputs> ProblemOptions::read(
   const bool files = has_files() || std::any_of(gradients.begin(), gradients.end(),
                                                 [](auto& one) { return !one.second.empty(); });
   if (files && !shape_.empty()) {
-    return invalid("--shape: is '{}' beside files, wanted either a shape or files", shape_);
+    return invalid("--shape: is '{}' together with files, wanted either a shape or files", shape_);
   }
   bench::ProblemInputs inputs;
   if (files) {

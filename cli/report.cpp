@@ -12,7 +12,7 @@ std::string device_text(const DeviceInfo& device) {
   const bool cpu = device.device.kind == DeviceKind::cpu;
   return fmt::format("{}: {}, {} {}", bench::to_text(device.device),
                      device.name.empty() ? "unknown" : device.name, device.multiprocessors,
-                     cpu ? "threads" : "multiprocessors");
+                     cpu ? "threads" : "SMs");
 }
 
 nlohmann::ordered_json device_json(const DeviceInfo& device) {

@@ -116,10 +116,9 @@ void SubjectOptions::declare(OptionSet& set) {
   help += fmt::format("\nstandard: {}", kStandard);
   set.group("What is timed");
   set.text("--suite", suites, help, "NAMES");
-  set.flag(
-      "--quick", quick,
-      "Of decode, paged, ragged, rotated, speculative and prefill: an eighth of the entries and "
-      "of the keys");
+  set.flag("--quick", quick,
+           "An eighth of the sequences and keys of decode, paged, ragged, rotated, speculative and "
+           "prefill");
   set.text("--cases", cases, "Cases from a JSON file instead (docs/command.md)", "FILE");
 }
 

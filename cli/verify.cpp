@@ -340,9 +340,10 @@ Command verify_command() {
             set.number("--largest-head-dim", options->largest_head_dim,
                        "Largest head dimension of the random problems");
             set.flag("--narrow", options->narrow,
-                     "Draw what --kernel refuses anew with fewer features, until it takes it");
+                     "Draw problems that --kernel refuses again with fewer features, until it "
+                     "takes them");
             set.number("--most-heads", options->most_heads,
-                       "Most heads of queries of a random problem, in all batch entries together; "
+                       "Most heads of queries of a random problem, in all sequences together; "
                        "0: no limit");
             set.flag(
                 "--paged", options->paged,
@@ -353,9 +354,9 @@ Command verify_command() {
             set.flag("--v-transposed", options->v_transposed,
                      "Each fp8 V in one piece of the random problems is stored transposed, where "
                      "--kernel takes it; otherwise a quarter of them");
-            set.flag("--backward", options->backward, "Of the backward pass: gradients");
+            set.flag("--backward", options->backward, "The backward pass: gradients");
             set.flag("--any-order", options->choice.any_order,
-                     "Of gradients: sums may be added in any order, so bits may differ");
+                     "Gradients: sums may be added in any order, so bits may differ");
             set.flag("--sanitizers", options->sanitizers,
                      "Also run random problems under compute-sanitizer's four tools");
             set.flag("--only-run", options->only_run,

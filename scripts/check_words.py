@@ -3,8 +3,8 @@
 
 usage: check_words.py [ROOT]    default: this repository
 
-Pages may have none, nor may comments in the folders that are clean of one. Names that were replaced may not return, except
-where a line says that they are former or deprecated.
+Pages and comments may have none. Names that were replaced may not return, except where a line says that they are former or
+deprecated.
 """
 import pathlib
 import re
@@ -15,23 +15,19 @@ import pages  # noqa: E402
 
 FOLDERS = ("src/api", "src/cpu", "src/cuda", "src/kernel", "src/plan", "src/problem", "src/tuning", "include", "cli",
            "bench", "evolve", "sim", "python", "rust", "tools", "scripts", "tests", "cmake")
-# The habit, what to write, and the folders whose comments still have it: a list only gets shorter.
+# The habit, and what to write.
 HABITS = [
-    (r"\ban SM\b", "per SM", ()),
-    (r"\banew\b", "again", ()),
-    (r"\bof which\b", "a sentence of its own", ("src/plan",)),
-    (r"\bthat of\b", "the noun", ("src/cpu", "src/cuda", "src/problem", "src/tuning", "include", "cli", "bench", "evolve",
-                                  "python", "rust", "tools", "scripts", "tests", "cmake")),
-    (r"\bthose of\b", "the noun",
-     ("src/cpu", "src/cuda", "src/kernel", "src/problem", "src/tuning", "include", "cli", "bench", "evolve", "sim",
-      "python", "rust", "tools", "scripts", "tests")),
-    (r"\bwhose [^.]{1,60}? is none\b", "'without'", ()),
-    (r"\bin turn\b", "'deterministic', or 'one after the other'",
-     ("src/cuda", "cli", "bench", "evolve", "sim", "tests")),
-    (r"\bbeside\b", "'compared with', 'next to' or 'together with'",
-     ("src/cpu", "src/cuda", "src/plan", "src/tuning", "include", "cli", "bench", "evolve", "sim", "python", "tools",
-      "scripts", "tests", "cmake")),
+    (r"\ban SM\b", "per SM"),
+    (r"\banew\b", "again"),
+    (r"\bof which\b", "a sentence of its own"),
+    (r"\bthat of\b", "the noun"),
+    (r"\bthose of\b", "the noun"),
+    (r"\bwhose [^.]{1,60}? is none\b", "'without'"),
+    (r"\bin turn\b", "'deterministic', or 'one after the other'"),
+    (r"\bbeside\b", "'compared with', 'next to' or 'together with'"),
 ]
+# How a comment may not begin: its subject comes first.
+BEGINNING = re.compile(r"^/?\s*(Of|By|Whether|The same)\b")
 # Text that such a name has, the part of it that is wrong, and what takes its place.
 NAMES = [(text, re.compile(pattern), instead) for text, pattern, instead in (
     ("_a", r"(?:s|memory|flop|peak)_an?_(?:sm|block|multiprocessor|second|us|clock|sample|job|split|part|tile|row|span|pair)_?\b", "'per'"),
@@ -66,22 +62,23 @@ def in_page(text: str) -> list[tuple[int, str, str]]:
     """Line, habit, and what to write. A line end is a space."""
     text = pages.without(pages.by_hand(text), pages.SPAN)
     found = []
-    for pattern, instead, _ in HABITS:
+    for pattern, instead in HABITS:
         spaced = pattern.replace(" ", r"\s+")
         for match in re.finditer(spaced, text, re.IGNORECASE):
             found.append((text.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), instead))
     return sorted(found)
 
 
-def in_comments(folder: str, suffix: str, text: str) -> list[tuple[int, str, str]]:
+def in_comments(suffix: str, text: str) -> list[tuple[int, str, str]]:
     found = []
     comment = COMMENTS[LANGUAGES[suffix]]
     for number, line in enumerate(text.splitlines(), 1):
         match = comment.search(line)
         said = "".join(part or "" for part in match.groups()) if match else ""
-        for pattern, instead, have_it in HABITS:
-            habit = re.search(pattern, said, re.IGNORECASE)
-            if habit and folder not in have_it:
+        if beginning := BEGINNING.match(said):
+            found.append((number, beginning[1], "a sentence with its subject first"))
+        for pattern, instead in HABITS:
+            if habit := re.search(pattern, said, re.IGNORECASE):
                 found.append((number, habit[0], instead))
     return found
 
@@ -111,7 +108,7 @@ def check(root: pathlib.Path) -> list[str]:
             if file.name == "check_words.py" or file.name == "pages_test.py":
                 continue  # they have the list
             text = file.read_text(encoding="utf-8", errors="replace")
-            habits = in_comments(folder, file.suffix, text) if file.suffix in LANGUAGES else []
+            habits = in_comments(file.suffix, text) if file.suffix in LANGUAGES else []
             found += [f"{file.relative_to(root)}:{line}: '{habit}', wanted {instead}"
                       for line, habit, instead in habits + in_names(text)]
     return found

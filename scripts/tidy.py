@@ -87,7 +87,7 @@ def changed_files():
 
 
 ORDER = ["src", "cli", "bench", "evolve"]
-# Their text is that of the same files for AVX2 and AMX, which are checked.
+# Their text is the same as in the files for AVX2 and AMX, which are checked.
 SAME_TEXT = ("_sse4.cpp", "_avx3.cpp", "_avx3_bf16.cpp")
 LARGEST_GROUP = 8
 MOST_NODES = 50_000
@@ -170,7 +170,7 @@ def groups_of(entries):
         path = pathlib.Path(entry["file"])
         text = path.read_text(encoding="utf-8")
         flags = flags_by_file[entry["file"]]
-        # An include without a folder is found beside the file, and C is no C++.
+        # An include without a folder is found next to the file, and C is no C++.
         alone = (path.suffix == ".c" or re.search(r"^ *# *(?:define|undef)\b", text, re.MULTILINE)
                  or any((path.parent / name).exists() for name in
                         re.findall(r'^#include "([^/"]+)"', text, re.MULTILINE)))

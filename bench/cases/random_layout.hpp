@@ -1,4 +1,4 @@
-// Random layouts like those of real callers.
+// Random layouts as real callers have them.
 #pragma once
 
 #include <algorithm>

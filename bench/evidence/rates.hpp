@@ -9,7 +9,7 @@ namespace flashcore::bench {
 void add_rates(nlohmann::ordered_json& rows, const nlohmann::ordered_json& one,
                const nlohmann::ordered_json& ceilings);
 
-// The same of all cases of a file that has rows with times, and without them.
+// Adds or removes the rates of all cases of a file.
 void add_rates(nlohmann::ordered_json& evidence);
 nlohmann::ordered_json without_rates(nlohmann::ordered_json evidence);
 

@@ -16,7 +16,7 @@ const Line& line_of(std::string_view name) {
                        [&](const Line& line) { return line.name == name; });
 }
 
-// The shape of a dense batch, of two that of the rank; null: none has it.
+// The shape of a dense batch; if there are two, the one of this rank; null: none has it.
 const Shape* dense_shape(const Line& line, bool v_transposed, int32_t rank) {
   const int forms = v_transposed ? kTransposed : 0;
   const auto found =

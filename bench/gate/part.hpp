@@ -39,7 +39,7 @@ struct Part {
 };
 
 // A part's elements of one tensor, in the order of a dense batch: [1, heads, rows, width]. The
-// tensor's axes are those of its operand (problem/operands.hpp); axes that a part does not name are
+// tensor has the axes of its operand (problem/operands.hpp); axes that a part does not name are
 // taken whole, and a broadcast axis stays one.
 class Piece {
  public:

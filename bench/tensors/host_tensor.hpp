@@ -29,7 +29,7 @@ double element_bytes(const TensorDesc& desc);
 // Returns whether an element is NaN, as poison is.
 bool has_nan(DType dtype, std::span<const std::byte> elements);
 
-// What is wrong with an output beside its values.
+// What is wrong with an output apart from its values.
 std::string overrun_sentence(std::string_view name);
 std::string unwritten_sentence(std::string_view name);
 

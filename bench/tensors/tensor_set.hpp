@@ -19,7 +19,7 @@ void for_each_tensor(const Problem& problem,
 // Sets the descriptor of a tensor by name; returns false for an unknown name.
 bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc);
 
-// Whether V is the first 512 columns of a K of 576 (MLA), in the same memory: its strides are K's.
+// Returns whether V is the first 512 columns of a K of 576 (MLA), in the same memory, with K's strides.
 bool v_is_in_k(const Problem& problem);
 // The first `columns` columns of a tensor's rows.
 TensorDesc first_columns(TensorDesc desc, int64_t columns);

@@ -36,7 +36,8 @@ Result<Function> driver_function(const char* name, unsigned version) {
   FLASHCORE_RETURN_IF_ERROR(cuda_status(
       cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &found),
       "looking up a function of the driver"));
-  if (entry == nullptr) return unsupported("driver: has no {}, wanted that of CUDA 12.3", name);
+  if (entry == nullptr)
+    return unsupported("driver: has no {}, wanted the driver of CUDA 12.3", name);
   return reinterpret_cast<Function>(entry);
 }
 

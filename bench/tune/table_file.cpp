@@ -49,7 +49,7 @@ Result<tuning::TunedTable> open_table(const std::string& path, const tuning::Tun
   if (!read.ok()) return read.status();
   if (!read->is_there) return tuning::TunedTable{.device = device, .entries = {}};
   if (read->table.device == device) return std::move(read->table);
-  return invalid("{}: is of {} with {} multiprocessors, wanted a table of {} with {}", path,
+  return invalid("{}: is for {} with {} SMs, wanted a table for {} with {}", path,
                  read->table.device.name, read->table.device.multiprocessors, device.name,
                  device.multiprocessors);
 }

@@ -76,14 +76,15 @@ int64_t number_before(const std::string& line, std::string_view phrase) {
 Finding check_gpu(const Task& task, const Program& program, const Compiled& compiled) {
   const int64_t spilled = spill_bytes(compiled);
   if (spilled > task.budgets.spill_bytes) {
-    return {Outcome::resources, fmt::format("the compiler spills {} bytes, the budget is {}",
+    return {Outcome::resources, fmt::format("the compiler spills {} bytes, wanted at most {}",
                                             spilled, task.budgets.spill_bytes)};
   }
   LaunchLines lines;
   std::string error;
   if (load_text(compiled.object(), program).size() > kLongestLoadText) {
     return {Outcome::resources,
-            fmt::format("launch lines and parameters have more than {} bytes", kLongestLoadText)};
+            fmt::format("launch lines and parameters take more than {} bytes, wanted fewer",
+                        kLongestLoadText)};
   }
   if (read_launch_lines(program.source, lines, error)) return {};
   return {Outcome::compile, bench::printable(error)};
@@ -103,7 +104,7 @@ Result<Finding> check_symbols(const Compiled& compiled) {
     name = name.substr(0, name.find('@'));
     if (!may_import(name)) {
       return Finding{Outcome::constraints,
-                     fmt::format("it calls {}, wanted functions of mathematics and memory alone",
+                     fmt::format("it calls {}, wanted only functions of mathematics and memory",
                                  bench::printable(name))};
     }
   }
@@ -124,7 +125,7 @@ int64_t spill_bytes(const Compiled& compiled) {
 Result<Finding> check_object(const Task& task, const Program& program, const Compiled& compiled) {
   if (compiled.object_bytes > task.budgets.object_bytes) {
     return Finding{Outcome::resources,
-                   fmt::format("the object has {} bytes, the budget is {}", compiled.object_bytes,
+                   fmt::format("the object has {} bytes, wanted at most {}", compiled.object_bytes,
                                task.budgets.object_bytes)};
   }
   return task.is_gpu() ? check_gpu(task, program, compiled) : check_symbols(compiled);

@@ -113,7 +113,7 @@ Result<Tools> find_tools() {
     *path = (fs::path(*self).parent_path() / name).string();
     std::error_code error;
     if (fs::is_regular_file(*path, error)) continue;
-    return unsupported("evolve: there is no {}, wanted it beside the command", *path);
+    return unsupported("evolve: there is no {}, wanted it next to the command", *path);
   }
   return tools;
 }
@@ -152,11 +152,11 @@ Result<std::unique_ptr<Compiled>> compile(const Task& task, const Program& progr
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (said->timed_out) {
-    finding = {Outcome::timeout, fmt::format("the compiler took more than {:.3g} s, the budget",
+    finding = {Outcome::timeout, fmt::format("the compiler took more than {:.3g} s, wanted less",
                                              task.budgets.compile_seconds)};
   } else if (said->exit_status == 127) {
     return unsupported("compiler: '{}' is not here, wanted {}", task.compiler.front(),
-                       task.is_gpu() ? "that of CUDA" : "a C or C++ compiler");
+                       task.is_gpu() ? "CUDA's compiler" : "a C or C++ compiler");
   } else if (said->exit_status != 0 || !fs::is_regular_file(folder / kObject, error)) {
     finding = {Outcome::compile, first_error(said->text)};
   }

@@ -76,7 +76,7 @@ Result<bench::Verdict> judge_rows(const Task& task, const CallShape& shape, Call
     verdict.relative_error = std::max(verdict.relative_error, block.relative_error);
     verdict.lse_error = std::max(verdict.lse_error, block.lse_error);
     if (!block.passed) {
-      verdict.failure = fmt::format("in rows {} to {} of entry {}, head {}: {}", first,
+      verdict.failure = fmt::format("in rows {} to {} of sequence {}, head {}: {}", first,
                                     first + one.seqlen_q - 1, batch, head, block.failure);
       return verdict;
     }

@@ -200,7 +200,7 @@ Result<Evaluation> StageEvaluator::evaluate(const Program& program, const Incumb
   result.stage = "compile";
   if (std::ssize(program.source) > task_.budgets.source_bytes) {
     return end(
-        {Outcome::resources, fmt::format("the source has {} bytes, the budget is {}",
+        {Outcome::resources, fmt::format("the source has {} bytes, wanted at most {}",
                                          program.source.size(), task_.budgets.source_bytes)});
   }
   Finding finding;

@@ -57,7 +57,7 @@ Ran believed_sample(const GateContext& c, const Contender& who, const CallShape&
     least = std::min(least, unseen);
   }
   return {.finding = {Outcome::constraints,
-                      fmt::format("{}: the clock of the GPU is {} behind that of the evaluator",
+                      fmt::format("{}: the clock of the GPU is {} behind the evaluator's",
                                   shape_text(shape), bench::seconds_text(least))}};
 }
 

@@ -13,8 +13,8 @@ bool load_gpu_driver(GpuDriver& driver, std::string& error) {
   const auto find = [&](auto& function, const char* name) {
     void* const found = ::dlsym(library, name);
     if (found == nullptr && error.empty()) {
-      error =
-          std::string("the NVIDIA driver has no ") + name + ", wanted that of CUDA 12.4 or later";
+      error = std::string("the NVIDIA driver has no ") + name +
+              ", wanted the driver of CUDA 12.4 or later";
     }
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
   };

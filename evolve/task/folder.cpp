@@ -124,7 +124,8 @@ Result<RunFolder> open_folder(const std::string& folder) {
 Result<FolderLock> FolderLock::take(const std::string& folder) {
   const std::string path = (fs::path(folder) / "lock").string();
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return invalid("{}: cannot be written, wanted a folder of one's own", path);
+  if (file < 0)
+    return invalid("{}: cannot be written, wanted a folder that you may write to", path);
   FolderLock lock(file);
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return lock;
   return invalid("{}: another run works here, wanted one at a time", folder);

@@ -53,7 +53,7 @@ Problem problem_of(const CallShape& shape, const Task& task);
 std::string shape_text(const CallShape& shape);
 
 // Fills in the default compiler, budgets, properties and ceilings of this machine. For a GPU task
-// they are those of `gpu`, or by default of this machine's GPU, which `gpu_runner` describes.
+// they are `gpu`'s, or by default of this machine's GPU, which `gpu_runner` describes.
 Status describe_machine(Task& task, const std::string& gpu_runner,
                         const bench::KnownGpu* gpu = nullptr);
 

@@ -119,7 +119,7 @@ FLASHCORE_API size_t flashcore_dtype_size(int32_t dtype);
 enum {
   FLASHCORE_TOP_LEFT = 0,     /* offset 0 */
   FLASHCORE_BOTTOM_RIGHT = 1, /* offset len_kv - len_q: the last query sees the last key */
-  FLASHCORE_GIVEN = 2         /* causal_offset, or causal_offsets: one per batch entry */
+  FLASHCORE_GIVEN = 2         /* causal_offset, or causal_offsets: one per sequence */
 };
 
 /* A problem without its data. B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv),
@@ -158,8 +158,8 @@ typedef struct flashcore_problem {
   int64_t window_left;  /* key j is seen when j >= i + offset - window_left; default -1: no limit */
   int64_t window_right; /* key j is seen when j <= i + offset + window_right; default -1 */
   int64_t kv_scale_block; /* keys per block of k_scale and v_scale; default 0: one block */
-  int64_t max_seqlen_q;   /* packed: most queries per entry; default 0: not known */
-  int64_t max_seqlen_kv;  /* packed or in pages: most rows per entry; default 0: not known */
+  int64_t max_seqlen_q;   /* packed: most queries per sequence; default 0: not known */
+  int64_t max_seqlen_kv;  /* packed or in pages: most rows per sequence; default 0: not known */
 
   /* Optional; [2], i64: a run reads the dropout seed and offset from memory on the plan's
    * device, so that each replay of a captured run can use another mask. Not read if the problem
@@ -170,8 +170,8 @@ typedef struct flashcore_problem {
   flashcore_tensor page_table;       /* [B, max_pages], i32 */
   flashcore_tensor kv_indptr;        /* [B + 1], i32: the flat list, instead of a table */
   flashcore_tensor kv_indices;       /* [total_pages], i32 */
-  flashcore_tensor kv_last_page_len; /* [B], i32: rows in use on an entry's last page */
-  flashcore_tensor cache_leftpad;    /* [B], i32: rows before an entry's first key */
+  flashcore_tensor kv_last_page_len; /* [B], i32: rows in use on a sequence's last page */
+  flashcore_tensor cache_leftpad;    /* [B], i32: rows before a sequence's first key */
   flashcore_tensor page_status;      /* [1], i32, output: set to 1 when a page index was out of
                                         range and was clamped */
 
@@ -501,7 +501,7 @@ typedef struct flashcore_quantize_problem {
   flashcore_tensor seqlens;    /* [B], i32: rows in use */
 
   int64_t scale_block; /* rows per block; default 0: one block */
-  int64_t max_seqlen;  /* packed: most rows per entry; default 0: not known */
+  int64_t max_seqlen;  /* packed: most rows per sequence; default 0: not known */
 } flashcore_quantize_problem;
 
 typedef struct flashcore_quantize_arguments {
@@ -582,7 +582,7 @@ FLASHCORE_API void flashcore_reload_tuning(void);
 /* -------------------------------------------------------------------------------------------------
  * Dropout */
 
-/* *keeps = 1 if dropout keeps the pair (query, key) of a batch entry and query head, otherwise 0.
+/* *keeps = 1 if dropout keeps the pair (query, key) of a sequence and query head, otherwise 0.
  * The mask is a pure function of these arguments, the same on every backend.
  * FLASHCORE_INVALID_ARGUMENT: null, dropout_p outside [0, 1], an index outside [0, 2^31). */
 FLASHCORE_API flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t offset,

@@ -125,8 +125,8 @@ struct FLASHCORE_API TensorDesc {
 // The position of the diagonal: query i is aligned with key i + offset.
 enum class Alignment : int32_t {
   top_left = 0,      // offset 0
-  bottom_right = 1,  // offset len_kv - len_q of the batch entry: the last query sees the last key
-  given = 2,         // Problem::causal_offset, or one per batch entry in Problem::causal_offsets
+  bottom_right = 1,  // offset len_kv - len_q of the sequence: the last query sees the last key
+  given = 2,         // Problem::causal_offset, or one per sequence in Problem::causal_offsets
 };
 
 // A problem without its data: shapes, strides, dtypes and options. Names as in docs/semantics.md.
@@ -160,8 +160,8 @@ struct Problem {
   std::optional<TensorDesc> page_table;        // [B, max_pages], i32
   std::optional<TensorDesc> kv_indptr;         // [B + 1], i32: the flat list, instead of a table
   std::optional<TensorDesc> kv_indices;        // [total_pages], i32
-  std::optional<TensorDesc> kv_last_page_len;  // [B], i32: rows in use on an entry's last page
-  std::optional<TensorDesc> cache_leftpad;     // [B], i32: rows before an entry's first key
+  std::optional<TensorDesc> kv_last_page_len;  // [B], i32: rows in use on a sequence's last page
+  std::optional<TensorDesc> cache_leftpad;     // [B], i32: rows before a sequence's first key
   // [1], i32, output: set to 1 when a page index was out of range and was clamped.
   std::optional<TensorDesc> page_status;
   // Speculative trees (docs/semantics.md): [B|1, Sq, words]; packed: [total_q, words]. i32: bit t
@@ -183,8 +183,8 @@ struct Problem {
   int64_t window_right = -1;   // key j is seen when j <= i + offset + window_right; -1: no limit
   float dropout_p = 0;         // in [0, 1]
   int64_t kv_scale_block = 0;  // keys per block of k_scale and v_scale; 0: one block
-  int64_t max_seqlen_q = 0;    // packed: most queries per entry; 0: not known (at most total_q)
-  int64_t max_seqlen_kv = 0;   // also in pages: most rows per entry; 0: not known (at most all)
+  int64_t max_seqlen_q = 0;    // packed: most queries per sequence; 0: not known (at most total_q)
+  int64_t max_seqlen_kv = 0;   // also in pages: most rows per sequence; 0: not known (at most all)
   // v is [B, Hkv, Dv, columns], as transpose_v makes it (quantize.hpp). Only for fp8 in one piece;
   // columns is a multiple of 128, at least Skv.
   bool v_transposed = false;
@@ -379,7 +379,7 @@ FLASHCORE_API void reload_tuning();
 // ---------------------------------------------------------------------------------------------
 // Dropout
 
-// Returns whether dropout keeps the pair (query, key) of a batch entry and query head; false for an
+// Returns whether dropout keeps the pair (query, key) of a sequence and query head; false for an
 // index outside [0, 2^31), which no problem has. The mask is a pure function of the arguments, the
 // same on every backend: Philox4x32-10 (Salmon et al., SC 2011).
 FLASHCORE_API bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch,

@@ -28,7 +28,7 @@ struct Quantize {
   std::optional<TensorDesc> cu_seqlens;  // [B + 1], i32: the rows are packed
   std::optional<TensorDesc> seqlens;     // [B], i32: rows in use
   int64_t scale_block = 0;               // rows per block; 0: one block
-  int64_t max_seqlen = 0;  // packed: most rows per entry; 0: not known (at most total)
+  int64_t max_seqlen = 0;  // packed: most rows per sequence; 0: not known (at most total)
 };
 
 // An output shares no memory with any other tensor (see Arguments).

@@ -81,7 +81,7 @@ def attention(
             sees the last key), "given" (causal_offset, or causal_offsets, [B], int32).
         seqlens_q, seqlens_kv: [B], int32: numbers of queries and keys in use.
         cu_seqlens_q, cu_seqlens_kv: [B + 1], int32: a packed batch; max_seqlen_q and max_seqlen_kv
-            are the lengths of the longest entries, 0 if not known.
+            are the lengths of the longest sequences, 0 if not known.
         v_transposed: v is [B, Hkv, Dv, columns], fp8, as `transpose_v` makes it.
         q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
             kv_scale_block is the number of keys per block, 0 for one block.
@@ -94,7 +94,7 @@ def attention(
         out_dtype: dtype of the result; default: dtype of q.
         return_lse: also return the log of the softmax denominator.
         return_amax: also return the largest |O|, before o_scale and rounding, and the largest
-            probability, before dropout, of each entry and head.
+            probability, before dropout, of each sequence and head.
         out, out_lse: arrays to write the results to, instead of new arrays.
         kernel: a kernel's name, instead of the best kernel that computes the problem.
         threads: CPU threads; 0 for all.

@@ -182,7 +182,7 @@ def _ffi_call(target: str, results: Any, asked: str, arrays: tuple[Any, ...]) ->
         return jax.ffi.ffi_call(target, outputs, vmap_method="sequential")(*arrays, asked=asked)
 
     spec = json.loads(asked)
-    # Dropout's random numbers depend on the global index of an entry and a head.
+    # Dropout's random numbers depend on the global index of a sequence and a head.
     if jax.device_count() == 1 or in_shard_map() or spec["options"]["dropout_p"] != 0:
         return compute([result.shape for result in results], *arrays)
     operands = dict(zip(spec["inputs"], arrays, strict=True))

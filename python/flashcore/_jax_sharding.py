@@ -1,7 +1,7 @@
-"""Traced JAX calls whose arrays are sharded: entries and heads stay where they are.
+"""Traced JAX calls whose arrays are sharded: sequences and heads stay where they are.
 
-Heads of an entry are independent, so each device computes its own. Arrays that are sharded
-otherwise (rows, channels, keys) are gathered, and gradients that sum over entries or heads are
+Heads of a sequence are independent, so each device computes its own. Arrays that are sharded
+otherwise (rows, channels, keys) are gathered, and gradients that sum over sequences or heads are
 summed over the devices.
 """
 
@@ -20,7 +20,7 @@ _WHOLE = ("cu_seqlens_q", "cu_seqlens_kv", "dropout_state")
 
 
 class _Array(NamedTuple):
-    """An operand or a result: its shape, and the dimensions of entries and heads."""
+    """An operand or a result: its shape, and the dimensions of sequences and heads."""
 
     name: str
     shape: tuple[int, ...]
@@ -95,7 +95,7 @@ class Call(NamedTuple):
         return " -> ".join(sides), {"g": group} if split and not apart else {}
 
     def axes(self, mesh: Any, shardings: Sequence[Any]) -> tuple[Any, Any]:
-        """Returns the mesh axes that shard entries and heads of the operands, or None."""
+        """Returns the mesh axes that shard sequences and heads of the operands, or None."""
 
         def of(what: str) -> Any:
             extents, found = [], None

@@ -50,7 +50,7 @@ class _Torch:
         if isinstance(dtype, str):
             dtype = getattr(torch, dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise InvalidArgumentError("dtype: is none of PyTorch, wanted one or its name")
+            raise InvalidArgumentError("dtype: is not PyTorch's, wanted such a dtype or its name")
         return torch.zeros(shape, dtype=dtype, device=self._device)
 
     def integers(self, values: Any) -> Any:
@@ -170,7 +170,7 @@ class KVCache:
         """
         if len(sequences) != len(rows):
             raise InvalidArgumentError(
-                f"rows: has {len(rows)} numbers, wanted {len(sequences)}, one a sequence"
+                f"rows: has {len(rows)} numbers, wanted {len(sequences)}, one per sequence"
             )
         if len(set(sequences)) != len(sequences):
             raise InvalidArgumentError("sequences: has one of them twice, wanted each once")

@@ -61,16 +61,16 @@ def quantize(
     Arguments
         x: [B, H, S, D], or packed [total, H, D] with cu_seqlens; float32, float16 or bfloat16.
         dtype: float8_e4m3fn or float8_e5m2.
-        scales: the unit that has its own scale: "tensor", a batch "entry", or a "head" of an entry.
+        scales: what has a scale of its own: "tensor", a sequence ("entry"), or its "head".
         block: None makes a scale for a q, [B|1, H|1]. A number makes scales for a k or v,
             [B|1, H|1, blocks], one for each block of this many rows: 1 is one per token, and 0 one
             block of all rows. It is the `kv_scale_block` of `attention`.
         smooth: subtract the mean of each channel over the rows first. For a k this does not change
             the output of attention, except with sinks or a softcap, and reduces the error if
             channels have an offset. LSE is less by softmax_scale * dot(q, mean).
-        cu_seqlens: [B + 1], int32: where the rows of each entry begin.
+        cu_seqlens: [B + 1], int32: where the rows of each sequence begin.
         seqlens: [B], int32: rows in use; others become 0.
-        max_seqlen: packed: the most rows per entry, as in `attention`; 0: not known.
+        max_seqlen: packed: the most rows per sequence, as in `attention`; 0: not known.
 
     Returns
         values, scale, and mean: [B, H, D], or None.

@@ -9,7 +9,7 @@ from ._errors import InvalidArgumentError, UnsupportedError
 
 
 def _packed(argument: str, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the values [total, H, D] and the entries' starts [B + 1], without copying values.
+    """Returns the values [total, H, D] and the sequences' starts [B + 1], without copying values.
 
     x is a jagged [B, S, H, D] viewed as [B, H, S, D], as PyTorch's own call wants it, too.
     """

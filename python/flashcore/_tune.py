@@ -131,7 +131,7 @@ def _case(problem: Problem) -> dict[str, Any] | str:
     if problem.alignment not in (_TOP_LEFT, _BOTTOM_RIGHT):
         return "alignment: is 'given', wanted top_left or bottom_right"
     if problem.o.dtype != q.dtype:
-        return "out_dtype: is not that of q"
+        return "out_dtype: is not q's"
     if problem.v_transposed:
         return "v_transposed: no case has it"
     packed, paged = problem.cu_seqlens_q.rank > 0, problem.page_table.rank > 0

@@ -114,7 +114,7 @@ def test_decode_in_a_window_reads_only_its_pages():
     out = flashcore.decode(q, k, v, page_table=table, seqlens_kv=seqlens, window=(10, 0))
     np.testing.assert_allclose(out, want, atol=2e-5)
     table[0, 6] = 99
-    with pytest.raises(flashcore.InvalidArgumentError, match="page 6 of entry 0 is 99"):
+    with pytest.raises(flashcore.InvalidArgumentError, match="page 6 of sequence 0 is 99"):
         flashcore.decode(q, k, v, page_table=table, seqlens_kv=seqlens, window=(10, 0))
     status = np.zeros(1, np.int32)
     flashcore.decode(
@@ -378,7 +378,7 @@ def test_refusals():
     read_only.flags.writeable = False
     with pytest.raises(flashcore.InvalidArgumentError, match="k: is read-only"):
         flashcore.append(q, q, read_only, k.copy(), page_table=table, seqlens_kv=seqlens)
-    with pytest.raises(flashcore.InvalidArgumentError, match="k: entry 0 has 8 rows in use and 1"):
+    with pytest.raises(flashcore.InvalidArgumentError, match="k: sequence 0 has 8 rows in use"):
         flashcore.append(q, q, k.copy(), k.copy(), page_table=table, seqlens_kv=seqlens)
     cache = flashcore.KVCache(4, 2, heads_kv=1, head_dim=4)
     with pytest.raises(flashcore.InvalidArgumentError, match="sequence: is 7"):
@@ -443,7 +443,7 @@ def test_kv_cache_of_torch_tensors(torch_device, dtype):
     assert cache.length(parent) == 15
     with pytest.raises(flashcore.InvalidArgumentError, match="device: is 'nowhere'"):
         flashcore.KVCache(4, 2, heads_kv=1, head_dim=4, device="nowhere")
-    with pytest.raises(flashcore.InvalidArgumentError, match="dtype: is none of PyTorch"):
+    with pytest.raises(flashcore.InvalidArgumentError, match="dtype: is not PyTorch's"):
         flashcore.KVCache(4, 2, heads_kv=1, head_dim=4, dtype="float12", device="cpu")
 
 

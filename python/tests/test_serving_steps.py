@@ -91,7 +91,7 @@ def test_a_refused_step_writes_nothing():
         ({"seqlens_kv": None}, "seqlens_kv: is missing"),
         ({"seqlens_kv": before + 4}, "seqlens_kv: entry 0 is 9"),
         ({"out": np.zeros((1, 2, 2, 8), np.float32)}, "out: shape is"),
-        ({"page_table": table + 100}, "page_table: page 0 of entry 0"),
+        ({"page_table": table + 100}, "page_table: page 0 of sequence 0"),
         ({"rope_base": -1.0}, "rope_base: is -1"),
     ]:
         with pytest.raises(flashcore.InvalidArgumentError, match=sentence):

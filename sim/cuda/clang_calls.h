@@ -1,5 +1,5 @@
 // Included before all device code that Clang 14 compiles: its thread sanitizer calls these functions by the C
-// library's names where a structure is copied or cleared. Later Clang and GCC call those of plain_access.cpp.
+// library's names where a structure is copied or cleared. Later Clang and GCC call the ones in plain_access.cpp.
 #pragma once
 
 #if defined(__clang__) && __clang_major__ < 15

@@ -324,7 +324,7 @@ const Policy& policy() { return machine->settings; }
 bool chance(unsigned one_in) { return policy().seed != 0 && machine->random() % one_in == 0; }
 uint64_t random_below(uint64_t n) { return policy().seed == 0 ? 0 : machine->random() % n; }
 
-// Returns at least `count` stacks, if possible those of the previous run, whose
+// Returns at least `count` stacks, if possible the previous run's, whose
 // pages exist already. Old marks of registers are less than any later wgmma.fence.
 static Stacks& stacks_for(size_t count) {
   static std::unique_ptr<Stacks> kept;

@@ -56,7 +56,7 @@ def read(build, clang, folder):
     generated = build.folder / "src/cuda/generated"
     alike = collections.defaultdict(list)  # by what reads them: the command, and the folder or the file
     for file, words in build.device_units():
-        # What has names of its own is read alone.
+        # A file with names of its own is read by itself.
         together = file.is_relative_to(generated) and "namespace {" not in file.read_text()
         place = file.parent if together else file
         alike[tuple(without_output(words)), place].append(file)

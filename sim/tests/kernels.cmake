@@ -51,7 +51,7 @@ flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.
 flashcore_simulated_kernel(forward_sm80_throughput sim:0 40x112/4 2x400 100x112x256/4)
-# ALiBi alone, which random problems hardly ever have.
+# Only ALiBi, which random problems hardly ever have.
 add_test(NAME simulated.alibi
   COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput --shape 1,2,400,64
           --with alibi_slopes --check)
@@ -87,7 +87,7 @@ flashcore_simulated_kernel(decode_sm80 sim:2 paged/50x80/4)
 flashcore_simulated_kernel(decode_sm90 sim:0 paged/165x80/4 paged/6x900/4 30x112/4)
 # V in K. Two tiles of heads, several tiles of keys in a part; without a cache, packed ones too.
 flashcore_simulated_kernel(mla_sm90 sim:0 latent/paged/100x112 latent/paged/20x600 latent/40x112)
-# Rows of kJointConfigs that share keys are those of 9.0, and that past head dimension 128.
+# Rows of kJointConfigs that share keys are compiled for 9.0, and for head dimensions past 128.
 flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
 flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)
 # Several steps of a tile of keys, and heads of queries that share one.

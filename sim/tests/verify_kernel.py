@@ -8,7 +8,7 @@ PROBLEMS is one of
   20x112x256       the same, of head dimensions up to 256
   narrow/20x112    20 problems, drawn anew with fewer features where the kernel refuses them
   e4m3/20x112      the same, all of them e4m3
-  20x112/4         the same, of at most 4 heads of queries in all batch entries together
+  20x112/4         the same, of at most 4 heads of queries in all sequences together
   paged/20x112     the same over caches: pages, flat lists, padding on the left, fp8 keys and values
   latent/20x112    the same as narrow/, of one head of 576 columns, whose first 512 are V; latent/paged/20x112 over caches
   transposed/20x112  the same, of an fp8 V that is stored transposed

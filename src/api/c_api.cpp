@@ -66,7 +66,7 @@ flashcore_status guarded(const Body& body) noexcept {
 
 Status check_output(std::string_view name, const void* pointer) {
   if (pointer != nullptr) return {};
-  return invalid("{}: pointer is null, wanted where to put the result", name);
+  return invalid("{}: pointer is null, wanted a place for the result", name);
 }
 
 }  // namespace

@@ -304,7 +304,7 @@ std::string backward_refuses(const BackwardProblem& problem, const PlanContext& 
   }
   if (make_backward_plan(problem, context).bytes == kTooLarge) {
     return fmt::format(
-        "q: has {} batch entries of {} heads, and k {} rows in each, wanted a workspace of less "
+        "q: has {} sequences of {} heads, and k has {} rows in each, wanted a workspace of less "
         "than 2^63 bytes",
         p.batch, p.heads_q, p.seqlen_kv);
   }

@@ -355,7 +355,7 @@ std::string forward_refuses(const ForwardProblem& p, const PlanContext& context)
   }
   if (make_forward_plan(p, context).bytes == kTooLarge) {
     return fmt::format(
-        "q: has {} batch entries of {} heads, and k {} rows in each, wanted a workspace of less "
+        "q: has {} sequences of {} heads, and k has {} rows in each, wanted a workspace of less "
         "than "
         "2^63 bytes",
         p.batch, p.heads_q, p.seqlen_kv);

@@ -1,8 +1,8 @@
 # Compiling the CUDA kernels' objects with nvcc.
 #
-# Every .cu file is compiled once, for those of FLASHCORE_CUDA_TARGETS that its family of kernels has
+# Every .cu file is compiled once, for the FLASHCORE_CUDA_TARGETS that its family of kernels has
 # code for; the table of kernels is told which those were (cuda/host/kernel_targets.hpp.in). What
-# ptxas says about registers, spills and shared memory is kept beside each object as *.ptxas.txt,
+# ptxas says about registers, spills and shared memory is kept next to each object as *.ptxas.txt,
 # which tools/check_resources.py reads; a spill, or a ptxas warning that a fast path was dropped,
 # fails the compilation.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)

@@ -30,7 +30,7 @@ struct PlannedKernel {
   std::function<Status(const Arguments&, std::span<std::byte> workspace, Stream)> run;
 };
 
-// The same for a backward pass.
+// A planned backward pass.
 struct PlannedBackward {
   size_t workspace_bytes = 0;
   std::function<Status(const BackwardArguments&, std::span<std::byte> workspace, Stream)> run;
@@ -88,7 +88,7 @@ constexpr std::string_view variant_part(std::string_view name) {
   return name.substr(std::min(kernel_part(name).size() + 1, name.size()));
 }
 
-// Whether a variant has the pass that a problem is of, and what it supports of it.
+// Returns whether a variant computes the pass of a problem. supports_of: what it supports of it.
 inline bool computes(const Variant& variant, const ForwardProblem& /*pass*/) {
   return static_cast<bool>(variant.plan);
 }
@@ -103,8 +103,8 @@ inline const BackwardSupports& supports_of(const Variant& variant,
   return variant.backward.supports;
 }
 
-// One sentence why the variant cannot compute the problem; empty when it can. `features`: those of the
-// problem.
+// One sentence why the variant cannot compute the problem; empty when it can. `features`: what
+// features_of finds in the problem.
 std::string refusal_of(const Variant& variant, const ForwardProblem& problem, Features features,
                        const PlanContext& context);
 std::string refusal_of(const Variant& variant, const BackwardProblem& problem, Features features,
@@ -115,7 +115,7 @@ std::string refusal_of(const Variant& variant, const AnyProblem& problem,
   return refusal_of(variant, problem, features_of(problem), context);
 }
 
-// Whether a variant is one of those for a device.
+// Returns whether a variant runs on devices of this kind.
 inline bool runs_on(const Variant& variant, DeviceKind device) {
   return variant.device == (device == DeviceKind::sim ? DeviceKind::cuda : device);
 }

@@ -12,7 +12,7 @@ namespace flashcore {
 // With PlanContext::batch_invariant a row's bits must not depend on what else is in the batch, and
 // neither may the choice: one entry of 4,096 queries and keys, whatever the batch.
 //
-// Not a problem to compute: strides and options are those of `p`.
+// Not a problem to compute: strides and options are `p`'s.
 ForwardProblem problem_for_heuristics(const ForwardProblem& p, const PlanContext& context);
 
 }  // namespace flashcore

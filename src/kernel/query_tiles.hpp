@@ -15,7 +15,7 @@ constexpr int64_t units_of(const ForwardProblem& p, int64_t block_q) {
   return tiles_of(p, block_q) * p.heads_q * p.batch;
 }
 
-// Whether two SMs can work on each tile of queries at once.
+// Returns whether two SMs can work on each tile of queries at once.
 constexpr bool fits_twice(const ForwardProblem& p, int64_t block_q, int64_t multiprocessors) {
   return 2 * tiles_of(p, block_q) * p.heads_q * p.batch <= multiprocessors;
 }

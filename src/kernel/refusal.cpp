@@ -49,7 +49,7 @@ std::string of_dtype(std::string_view name, DType dtype, std::string_view wanted
 }
 
 std::string that_of_q(std::string_view name, DType dtype, DType q) {
-  return of_dtype(name, dtype, fmt::format("that of q, {}", to_string(q)));
+  return of_dtype(name, dtype, fmt::format("q's {}", to_string(q)));
 }
 
 template <class Refuse>
@@ -73,10 +73,9 @@ std::string sentence(Feature one, const ForwardProblem& p) {
     case v_apart:
       return of_dtype("v", p.v_dtype, fmt::format("k's {}", to_string(p.k_dtype)));
     case v_head_dim:
-      return fmt::format("v: head dimension is {}, wanted that of q, {}", p.head_dim_v,
-                         p.head_dim_qk);
+      return fmt::format("v: head dimension is {}, wanted q's {}", p.head_dim_v, p.head_dim_qk);
     case grouped_heads:
-      return fmt::format("k: has {} heads, wanted as many as q, {}", p.heads_kv, p.heads_q);
+      return fmt::format("k: has {} heads, wanted q's {}", p.heads_kv, p.heads_q);
     case window_left:
       return fmt::format("window_left: is {}, wanted -1 (no limit)", p.band.left);
     case window_right:
@@ -88,7 +87,7 @@ std::string sentence(Feature one, const ForwardProblem& p) {
     case dropout:
       return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
     case block_scales:
-      return fmt::format("{}: has one for every {} keys, wanted one for all of a head",
+      return fmt::format("{}: has a scale for every {} keys, wanted one per head",
                          p.k_scale.present && p.k_scale.block != 0 ? "k_scale" : "v_scale",
                          p.kv_scale_block);
     case unaligned_rows:
@@ -136,7 +135,7 @@ std::string refuse_feature(Feature one, const AnyProblem& problem) {
   return fmt::format("{}: is given, wanted {}", input->name, input->wanted);
 }
 
-// Of what a kernel is for.
+// Refuses a problem without any of the features that the kernel is for.
 std::string refuse_without(Features needs) {
   std::vector<std::string> names;
   for (const Given& one : all_given()) {

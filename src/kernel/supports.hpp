@@ -45,7 +45,7 @@ struct HeadDims {
   int64_t least = 0;
 };
 
-// Compute capabilities, as 86 for 8.6; of a CPU's kernels nobody asks.
+// Compute capabilities, as 86 for 8.6; kernels of CPUs have none.
 struct Arch {
   int32_t least = 0;
   int32_t most = std::numeric_limits<int32_t>::max();
@@ -73,7 +73,7 @@ SupportsOf<AnyProblem> everything() {
   return {.features = Features::all(), .q = kAnyDtype, .o = kAnyDtype};
 }
 
-// The same, but for what `more` refuses of it.
+// Returns what a kernel supports, without what `more` refuses.
 template <class AnyProblem, class Extra>
 SupportsOf<AnyProblem> but_not(const SupportsOf<AnyProblem>& supports, Extra more) {
   const auto both = [own = supports.extra, more = std::move(more)](const AnyProblem& problem,

@@ -20,7 +20,7 @@ struct WorkUnit {
   int64_t most_at_once = 1;    // that they hold in any launch on any GPU: fewer are faster
 };
 
-// Whether units differ in how many keys they see.
+// Returns whether units differ in how many keys they see.
 constexpr bool sees_unevenly(const ForwardProblem& p) {
   return p.band.right >= 0 || p.band.left >= 0 || p.packed || p.seqlens_q.present ||
          p.seqlens_kv.present;

@@ -7,7 +7,7 @@
 
 namespace flashcore {
 
-// backward_sm90:split, beside backward_sm90: where tiles of keys are enough for the GPU, or have so few queries
+// backward_sm90:split, compared with backward_sm90: where tiles of keys are enough for the GPU, or have so few queries
 // that sums in any order are faster. docs/results.md has the times.
 std::string sm90_split_declines(const BackwardProblem& problem, const PlanContext& context);
 

@@ -37,7 +37,7 @@ std::string unpredicted(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant)
     return "batch_invariant: is set, and the choice depends on the batch";
   if (entries_vary(p))
-    return "entries have lengths or diagonals of their own, so its time cannot be predicted";
+    return "sequences have lengths or diagonals of their own, so its time cannot be predicted";
   return {};
 }
 
@@ -135,7 +135,7 @@ int choose_sm90_tile(const ForwardProblem& seen, const DeviceInfo& device) {
 std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context) {
   if (!splits_keys(p, context)) return {};
   return fmt::format(
-      "q: has {} rows and k {}, which keep few multiprocessors busy; forward_sm80_throughput "
+      "q: has {} rows and k {}, which keep few SMs busy; forward_sm80_throughput "
       "splits "
       "the keys",
       p.seqlen_q, p.seqlen_kv);
@@ -208,7 +208,7 @@ std::string fp8_declines(const ForwardProblem& p, const PlanContext& context) {
 
 std::string converted_by_name(const ForwardProblem& p, const PlanContext& context) {
   if (p.mixes_fp8() || is_faster_as_bf16(p, rules_for(context.device))) return {};
-  return fmt::format("q: is {} as k and v are, for which it runs by name alone",
+  return fmt::format("q: is {}, as k and v are, for which it runs only by name",
                      to_string(p.dtype));
 }
 

@@ -73,7 +73,7 @@ KernelVerdict verdict(const Variant& variant, const AnyProblem& problem, Feature
                         .refusal = refusal_of(variant, problem, features, context),
                         .automatic = variant.automatic};
   if (!verdict.refusal.empty()) return verdict;
-  const std::string by_name = by_name_alone(variant, problem, context);
+  const std::string by_name = only_by_name(variant, problem, context);
   verdict.automatic = variant.automatic && by_name.empty();
   const auto& declines = declines_of(variant, problem);
   if (verdict.automatic && declines) verdict.declines = declines(problem, context);
@@ -159,7 +159,7 @@ std::vector<std::string> all_candidates(const AnyProblem& problem, const PlanCon
   if (first != nullptr) add(*first);
   for (const Variant& variant : variants()) {
     const bool may_run = (variant.automatic || variant.tunable) && variant.name != "reference" &&
-                         by_name_alone(variant, problem, context).empty();
+                         only_by_name(variant, problem, context).empty();
     if (&variant == first || !may_run || !runs_on(variant, context.device.device.kind)) continue;
     if (computes(variant, problem) && refusal_of(variant, problem, context).empty()) add(variant);
   }

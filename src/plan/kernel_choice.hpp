@@ -49,12 +49,12 @@ Asked asked_for(std::string_view text, const ForwardProblem& problem, const Plan
 Asked asked_for(std::string_view text, const BackwardProblem& problem, const PlanContext& context);
 
 // Why an automatic variant gets a problem that it computes only when asked for by name, or empty.
-inline std::string by_name_alone(const Variant& variant, const ForwardProblem& problem,
-                                 const PlanContext& context) {
+inline std::string only_by_name(const Variant& variant, const ForwardProblem& problem,
+                                const PlanContext& context) {
   return variant.by_name_where ? variant.by_name_where(problem, context) : std::string();
 }
-inline std::string by_name_alone(const Variant& /*variant*/, const BackwardProblem& /*problem*/,
-                                 const PlanContext& /*context*/) {
+inline std::string only_by_name(const Variant& /*variant*/, const BackwardProblem& /*problem*/,
+                                const PlanContext& /*context*/) {
   return {};
 }
 

@@ -14,7 +14,7 @@ constexpr FormerName kFormerNames[] = {
 #include "plan/former_names.inc"
 };
 
-// Whether a text is a name, or a name with more after it.
+// Returns whether a text is a name, or a name with more after it.
 bool begins_with(std::string_view text, std::string_view name) {
   if (!text.starts_with(name)) return false;
   const std::string_view rest = text.substr(name.size());

@@ -13,7 +13,7 @@ struct FormerName {
 };
 std::span<const FormerName> former_names();
 
-// The same text with a former name replaced.
+// Returns the text with a former name replaced.
 std::string present_name(std::string_view text);
 
 // `name`: of a variant or a kernel of the table, unless there is none. A name of a variant goes before

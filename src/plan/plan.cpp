@@ -264,8 +264,7 @@ Result<ExplainedFor> explain_on(const DeviceInfo& gpu, const Result<AnyProblem>&
   if (forced.empty()) return explained;
   const Variant* const asked = asked_for(forced, *resolved, *context).variant;
   if (asked == nullptr) {
-    return invalid("kernel: is '{}', wanted one of those for {}", asked_name(forced).name,
-                   gpu.name);
+    return invalid("kernel: is '{}', wanted a kernel for {}", asked_name(forced).name, gpu.name);
   }
   const std::string refusal = refusal_of(*asked, *resolved, *context);
   explained.kernel = refusal.empty() ? asked->name : "";
@@ -388,21 +387,21 @@ size_t Plan::workspace_bytes() const {
 Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_bytes,
                  Stream stream) const {
   const auto* const pass = std::get_if<ForwardPass>(&impl_->pass);
-  if (pass == nullptr) return invalid("plan: is of a backward pass, wanted BackwardArguments");
+  if (pass == nullptr) return invalid("plan: is for a backward pass, wanted BackwardArguments");
   return run_pass(*impl_, *pass, arguments, workspace, workspace_bytes, stream);
 }
 
 Status Plan::run(const BackwardArguments& arguments, void* workspace, size_t workspace_bytes,
                  Stream stream) const {
   const auto* const pass = std::get_if<BackwardPass>(&impl_->pass);
-  if (pass == nullptr) return invalid("plan: is of a forward pass, wanted Arguments");
+  if (pass == nullptr) return invalid("plan: is for a forward pass, wanted Arguments");
   return run_pass(*impl_, *pass, arguments, workspace, workspace_bytes, stream);
 }
 
 Status PlanChecks::of_run(const Plan& plan, const Arguments& arguments, const void* workspace,
                           size_t workspace_bytes) {
   const auto* const pass = std::get_if<ForwardPass>(&plan.impl_->pass);
-  if (pass == nullptr) return invalid("plan: is of a backward pass, wanted one of attention");
+  if (pass == nullptr) return invalid("plan: is for a backward pass, wanted a plan for attention");
   const DeviceKind device = plan.impl_->device.kind;
   FLASHCORE_RETURN_IF_ERROR(check_data(*plan.impl_, *pass, arguments));
   const size_t wanted = pass->planned.workspace_bytes;

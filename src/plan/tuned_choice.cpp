@@ -103,7 +103,7 @@ std::shared_ptr<const Found> load(const TunedDevice& device, const std::string& 
     }
   } else if (!(read->table.device == device)) {
     found->source.problem = fmt::format(
-        "{}: is of {} with {} multiprocessors, wanted {} with {}", path, read->table.device.name,
+        "{}: is for {} with {} SMs, wanted a table for {} with {}", path, read->table.device.name,
         read->table.device.multiprocessors, device.name, device.multiprocessors);
   } else {
     found->table = std::move(read->table);
@@ -161,7 +161,7 @@ std::string objection(const TunedEntry& entry, const AnyProblem& problem,
   if (std::string refusal = refusal_of(*kernel, problem, context); !refusal.empty()) {
     return "it does not compute this problem: " + refusal;
   }
-  if (std::string why = by_name_alone(*kernel, problem, context); !why.empty()) return why;
+  if (std::string why = only_by_name(*kernel, problem, context); !why.empty()) return why;
   const std::string before = asked_name(entry.default_kernel).name;
   if (!entry.is_default && standing.name != before && &standing != kernel) {
     return fmt::format("that was ahead of {}, and the default is {} now", before, standing.name);
@@ -202,7 +202,7 @@ TunedChoice choice_of(const AnyProblem& problem, const PlanContext& context,
   } else if (&kernel == &standing) {
     said = fmt::format("none was ahead of {} by more than 2% and noise, measured{}", name, when);
   } else {
-    return TunedChoice{};  // the default is another one by now, of which it says nothing
+    return TunedChoice{};  // the default is another one by now, and it says nothing about that
   }
   if (const std::string_view now = compiler_of(kernel); entry.compiler != now) {
     said += fmt::format(", tuned with another compiler ({}, now {})", entry.compiler, now);

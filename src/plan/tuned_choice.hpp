@@ -27,7 +27,7 @@ TunedChoice tuned_choice(const ForwardProblem& problem, const PlanContext& conte
 TunedChoice tuned_choice(const BackwardProblem& problem, const PlanContext& context,
                          const Variant& standing);
 
-// Of a device, for people: where its table is from, and what was wrong with the one looked for.
+// Where a device's table is from, for people, and what was wrong with the table that was looked for.
 struct TuningSource {
   std::string place;    // a path, "of the library"; empty: there is none
   std::string problem;  // a sentence; empty: none
@@ -42,7 +42,7 @@ tuning::TunedTable tuned_table(const DeviceInfo& device);
 // Empty where there is neither.
 std::string tuning_path(const DeviceInfo& device);
 
-// Whether an entry is of a kernel of this build as it is now.
+// Returns whether an entry was measured with a kernel of this build as it is now.
 bool is_current(const tuning::TunedEntry& entry);
 
 }  // namespace flashcore

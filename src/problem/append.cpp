@@ -233,8 +233,8 @@ Status check_new_lengths(const AppendProblem& problem, const AppendArguments& ar
       return invalid("seqlens_kv: entry {} is {}, wanted 0 to {}", b, rows.first_row, room);
     }
     if (rows.first_row + rows.in_use > room) {
-      return invalid("k: entry {} has {} rows in use and {} new ones, wanted at most {} in all", b,
-                     rows.first_row, rows.in_use, room);
+      return invalid("k: sequence {} has {} rows in use and {} new ones, wanted at most {} in all",
+                     b, rows.first_row, rows.in_use, room);
     }
     if (rows.in_use == 0) continue;
     if (rows.position < 0) {
@@ -243,7 +243,7 @@ Status check_new_lengths(const AppendProblem& problem, const AppendArguments& ar
     }
     if (problem.from_tables && problem.rotary_dim > 0 &&
         rows.position + rows.in_use > problem.positions) {
-      return invalid("rope_cos: has {} positions, wanted {} for entry {}", problem.positions,
+      return invalid("rope_cos: has {} positions, wanted {} for sequence {}", problem.positions,
                      rows.position + rows.in_use, b);
     }
   }
@@ -270,7 +270,7 @@ Status check_new_pages(const AppendProblem& problem, const AppendArguments& args
         *args.page_status = 1;
         return {};
       }
-      return invalid("{}: page {} of entry {} is {}, wanted 0 to {}",
+      return invalid("{}: page {} of sequence {} is {}, wanted 0 to {}",
                      p.paging.flat ? "kv_indices" : "page_table", n, b, page,
                      p.paging.num_pages - 1);
     }

@@ -64,15 +64,15 @@ Status check_flat_list(const ForwardProblem& p, const Arguments& args) {
     if (next > before && p.kv_last_page_len.present) {
       const int32_t last = args.kv_last_page_len[p.kv_last_page_len.at(b, 0)];
       if (last < 1 || last > p.paging.page_size) {
-        return invalid("kv_last_page_len: entry {} is {}, wanted 1 to {}, the size of a page", b,
-                       last, p.paging.page_size);
+        return invalid("kv_last_page_len: entry {} is {}, wanted 1 to {}, the page size", b, last,
+                       p.paging.page_size);
       }
     }
     before = next;
     if (p.seqlens_kv.present) continue;  // the smaller number counts; seqlens_kv has its own check
     if (const int64_t rows = rows_listed(p, args, b); rows > p.seqlen_kv) {
-      return invalid("kv_indptr: entry {} has {} rows, wanted at most {}, max_seqlen_kv", b, rows,
-                     p.seqlen_kv);
+      return invalid("kv_indptr: sequence {} has {} rows, wanted at most {}, max_seqlen_kv", b,
+                     rows, p.seqlen_kv);
     }
   }
   return {};
@@ -131,7 +131,7 @@ Status check_pages(const ForwardProblem& p, const Arguments& args) {
         *args.page_status = 1;
         return {};
       }
-      return invalid("{}: page {} of entry {} is {}, wanted 0 to {}",
+      return invalid("{}: page {} of sequence {} is {}, wanted 0 to {}",
                      p.paging.flat ? "kv_indices" : "page_table", n, b, page,
                      p.paging.num_pages - 1);
     }

@@ -13,7 +13,7 @@ bool entries_vary(const ForwardProblem& p);
 // Returns key - query on the diagonal, which is the same for all entries if entries_vary() is false.
 int64_t common_offset(const ForwardProblem& p);
 
-// Of K and V: what their batch strides lead to, entries or pages, and how many rows that has.
+// What the batch strides of K and V lead to, sequences or pages, and how many rows each of them has.
 int64_t lead_of_keys(const ForwardProblem& p);
 int64_t rows_of_keys(const ForwardProblem& p);
 

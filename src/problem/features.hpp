@@ -52,7 +52,7 @@ enum class Feature : uint8_t {
   o_scale,
   amax_o,
   amax_s,
-  // Of a backward pass.
+  // Features of a backward pass:
   d_lse_of_f64,
   gradients_of_f64,
   gradients_apart,  // dQ, dK or dV of another type than Q
@@ -79,7 +79,7 @@ class Features {
 
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool has(Feature one) const { return !(*this & one).empty(); }
-  // Of a set that is not empty.
+  // The set must not be empty.
   constexpr Feature first() const { return static_cast<Feature>(std::countr_zero(bits_)); }
 
   constexpr Features operator|(Features other) const { return Features(bits_ | other.bits_); }

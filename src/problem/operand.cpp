@@ -12,7 +12,7 @@ namespace {
 constexpr DTypes kFloats = {DType::f32,    DType::f16,    DType::bf16,
                             DType::f8e4m3, DType::f8e5m2, DType::f64};
 
-// The shape for these forms; of two, that of the tensor's rank.
+// The shape for these forms; of two, the one with the tensor's rank.
 const Shape& shape_of(const Line& line, int forms, int32_t rank) {
   const auto& all = line.shapes.all;
   const auto* shape = std::find_if(all.begin(), all.end(),

@@ -126,7 +126,7 @@ struct Line {
       {};  // inputs that an output may be, with the same layout: "lse_a lse_b"
 };
 
-// The structs of a call, by its problem: Arguments, and those of C.
+// The structs of a call, by its problem: Arguments, and C's structs.
 template <class What>
 struct StructsOf;
 

@@ -156,8 +156,8 @@ Status resolve_table(const Problem& problem, const Extents& extents, ForwardProb
   }
   p.seqlen_kv = problem.max_seqlen_kv == 0 ? rows : problem.max_seqlen_kv;
   if (p.seqlen_kv > kLargestExtent) {
-    return invalid("max_seqlen_kv: is 0 where an entry has up to {} rows, wanted at most {}", rows,
-                   kLargestExtent);
+    return invalid("max_seqlen_kv: is 0 where a sequence has up to {} rows, wanted at most {}",
+                   rows, kLargestExtent);
   }
   return {};
 }

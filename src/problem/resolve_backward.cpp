@@ -40,7 +40,7 @@ Status check_forward(const ForwardProblem& p) {
     return invalid("k: dtype is {}, wanted q's {} for a backward pass", to_string(p.k_dtype),
                    to_string(p.dtype));
   }
-  if (!p.has_lse) return invalid("lse: is missing, wanted that of the forward pass");
+  if (!p.has_lse) return invalid("lse: is missing, wanted the LSE of the forward pass");
   return {};
 }
 

@@ -50,7 +50,7 @@ RunTensors::RunTensors(const Problem& problem, const Gradients& gradients)
       gradients_(tensors_of<Gradients, BackwardArguments>(gradients)) {
   put_outputs_first(forward_);
   for (auto& tensor : forward_) tensor.at_zero.is_output = false;
-  // Of two gradients, a sentence begins with the later one.
+  // A sentence about two gradients begins with the later one.
   std::reverse(gradients_.begin(), gradients_.end());
   put_outputs_first(gradients_);
 }

@@ -44,7 +44,7 @@ bool is_plain(std::string_view text) {
 class Members {
  public:
   Members(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
-    if (!object.is_object()) fail("is no object, wanted one");
+    if (!object.is_object()) fail("is not an object, wanted one");
   }
 
   std::string text(const char* name) {
@@ -102,7 +102,8 @@ class Members {
 
  private:
   void fail(std::string_view name, std::string_view wanted) {
-    fail(fmt::format("{} is something else, wanted {}", name, wanted));
+    const std::string found = object_.at(std::string(name)).dump(-1, ' ', true);
+    fail(fmt::format("{} is {}, wanted {}", name, shown(found), wanted));
   }
   void fail(std::string_view what) {
     if (status_.ok()) status_ = invalid("{}: {}", place_, what);
@@ -141,8 +142,8 @@ Result<std::pair<std::string, TunedEntry>> entry_of(const Json& json, size_t num
   if (const Json* const problems = members.list("problems", kMostProblems)) {
     for (const Json& problem : *problems) {
       if (!problem.is_string() || !is_plain(problem.get_ref<const std::string&>())) {
-        return invalid("{}: problems has something else, wanted texts of at most {} characters",
-                       place, kMostText);
+        return invalid("{}: problems has {}, wanted texts of at most {} characters", place,
+                       shown(problem.dump(-1, ' ', true)), kMostText);
       }
       entry.problems.push_back(problem);
     }
@@ -247,7 +248,7 @@ Result<TunedTable> parse_table(std::string_view text) {
     Result<std::pair<std::string, TunedEntry>> entry = entry_of((*entries)[i], i);
     if (!entry.ok()) return entry.status();
     if (!table.entries.insert(std::move(*entry)).second) {
-      return invalid("entries[{}]: key is there twice, wanted each once", i);
+      return invalid("entries[{}]: key appears twice, wanted once", i);
     }
   }
   return table;

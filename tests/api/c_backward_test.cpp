@@ -98,7 +98,7 @@ TEST_F(CBackward, RefusesWhatOnlyCCanGetWrong) {
   bent.struct_size = 12;
   EXPECT_THAT(run(plan, &bent), StartsWith("arguments: struct_size is 12"));
   EXPECT_EQ(flashcore_plan_run(plan, &forward, nullptr, 0, nullptr), FLASHCORE_INVALID_ARGUMENT);
-  EXPECT_THAT(flashcore_last_error(), StartsWith("plan: is of a backward pass"));
+  EXPECT_THAT(flashcore_last_error(), StartsWith("plan: is for a backward pass"));
 
   const auto create = [&](const flashcore_gradients* what) {
     flashcore_plan* none = plan;

@@ -216,8 +216,7 @@ TEST(Tune, LeavesFilesThatAreNoTableOfThisDevice) {
   EXPECT_EQ(scratch.read("table.json"), "mine");
   scratch.write("table.json", tuning::table_text({.device = {.name = "Other", .multiprocessors = 3},
                                                   .entries = {}}));
-  EXPECT_THAT(flashcore_command(tune(scratch)).err,
-              HasSubstr("is of Other with 3 multiprocessors"));
+  EXPECT_THAT(flashcore_command(tune(scratch)).err, HasSubstr("is for Other with 3 SMs"));
   EXPECT_EQ(flashcore_command(
                 {"tune", "--shape", "1,1,8,8", "--device", "cpu", "--out", "/proc/none/table.json"})
                 .exit_code,

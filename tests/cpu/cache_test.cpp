@@ -297,7 +297,7 @@ TEST(Cache, DescriptionsThatMakeNoSense) {
   p = paged_problem();
   p.k = p.v = TensorDesc::strided(DType::f32, {1, 2, int64_t{1} << 30, 8}, {0, 0, 0, 1});
   p.page_table = TensorDesc::strided(DType::i32, {2, int64_t{1} << 30}, {0, 0});
-  expect_refused(p, fmt::format("max_seqlen_kv: is 0 where an entry has up to {} rows, wanted at "
+  expect_refused(p, fmt::format("max_seqlen_kv: is 0 where a sequence has up to {} rows, wanted at "
                                 "most 2147483647",
                                 int64_t{1} << 60));
 }
@@ -361,9 +361,9 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   HostProblem host = bench::make_host_problem(flat_problem(), 1);
   ASSERT_TRUE(run_on_host(host, on("cpu_simd")).ok());
   host.at("kv_last_page_len").set(1, 5);
-  expect_run_refused(host, "kv_last_page_len: entry 1 is 5, wanted 1 to 4, the size of a page");
+  expect_run_refused(host, "kv_last_page_len: entry 1 is 5, wanted 1 to 4, the page size");
   host.at("kv_last_page_len").set(1, 0);
-  expect_run_refused(host, "kv_last_page_len: entry 1 is 0, wanted 1 to 4, the size of a page");
+  expect_run_refused(host, "kv_last_page_len: entry 1 is 0, wanted 1 to 4, the page size");
   host.at("kv_last_page_len").set(1, 4);
   host.at("kv_indptr").set(2, 5);
   expect_run_refused(host,
@@ -379,7 +379,7 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   short_list.max_seqlen_kv = 5;
   HostProblem full = bench::make_host_problem(short_list, 1);
   full.at("kv_last_page_len").set(0, 2);
-  expect_run_refused(full, "kv_indptr: entry 0 has 6 rows, wanted at most 5, max_seqlen_kv");
+  expect_run_refused(full, "kv_indptr: sequence 0 has 6 rows, wanted at most 5, max_seqlen_kv");
   // If lengths are given in addition to the list, the smaller number counts, as with a page table.
   short_list.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
   HostProblem shorter = bench::make_host_problem(short_list, 1);

@@ -124,9 +124,9 @@ TEST(Step, WritesNothingWhereEitherPartIsRefused) {
   refused([](OneStep& one, AppendArguments&, Arguments&) { one.after.set(1, 9); },
           "seqlens_kv: entry 1 is 9, wanted 0 to 8");
   refused([](OneStep& one, AppendArguments&, Arguments&) { one.table.set(1, 7); },
-          "page_table: page 1 of entry 0 is 7");
+          "page_table: page 1 of sequence 0 is 7");
   refused([](OneStep& one, AppendArguments&, Arguments&) { one.before.set(0, 6); },
-          "k: entry 0 has 6 rows in use and 3 new ones");
+          "k: sequence 0 has 6 rows in use and 3 new ones");
   refused([](OneStep&, AppendArguments& rows, Arguments&) { rows.k_new = nullptr; },
           "k_new: pointer is null");
   refused([](OneStep& one, AppendArguments&, Arguments& attention) { attention.v = one.k.data(); },

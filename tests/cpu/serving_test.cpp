@@ -370,7 +370,7 @@ TEST(Append, RefusesWhatMakesNoSense) {
   const int64_t room = s.columns * s.page;
   one.at("seqlens_kv").set(0, static_cast<double>(room - s.rows + 1));
   refused(one.what, one.arguments(),
-          fmt::format("k: entry 0 has {} rows in use and {} new ones, wanted at most {} in all",
+          fmt::format("k: sequence 0 has {} rows in use and {} new ones, wanted at most {} in all",
                       room - s.rows + 1, s.rows, room));
   one.at("seqlens_kv").set(0, -1);
   refused(one.what, one.arguments(),
@@ -378,7 +378,7 @@ TEST(Append, RefusesWhatMakesNoSense) {
   one.at("seqlens_kv").set(0, 0);
   one.at("page_table").set(0, -1);
   refused(one.what, one.arguments(),
-          fmt::format("page_table: page 0 of entry 0 is -1, wanted 0 to {}", s.pages - 1));
+          fmt::format("page_table: page 0 of sequence 0 is -1, wanted 0 to {}", s.pages - 1));
   one.at("page_table").set(0, 0);
   Append what = one.what;
   what.rope_sin.reset();

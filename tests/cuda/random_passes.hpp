@@ -23,7 +23,7 @@ struct RandomPass {
   bool hostile = false;  // sizes at which a CPU's vectors decide whether a workspace can be counted
 };
 
-// The same one for the same seed; none where what was drawn is no problem.
+// Draws a pass by its seed; none if what was drawn is malformed.
 std::optional<RandomPass> random_pass(uint64_t seed);
 
 // body(pass) for the first `count`.

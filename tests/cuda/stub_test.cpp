@@ -584,7 +584,7 @@ TEST_F(Stub, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
   EXPECT_EQ(explain_for(ampere, problem, named)->kernel, "");
   named.kernel = "none";
   EXPECT_THAT(explain_for(ampere, problem, named).status().message(),
-              HasSubstr("kernel: is 'none', wanted one of those for GPU"));
+              HasSubstr("kernel: is 'none', wanted a kernel for GPU"));
 }
 
 TEST_F(Stub, ARunOnAGpuAllocatesNoWorkspace) {

@@ -268,7 +268,7 @@ std::string chosen(const Result<AnyProblem>& resolved, const PlanContext& contex
   return kernel == nullptr ? "-" : fmt::format("`{}`", kernel->name);
 }
 
-// Those of all problems, each once.
+// The chosen kernels of all problems, each once.
 std::string cell(const std::vector<Problem>& problems, const Column& column, Pass pass) {
   std::vector<PlanContext> contexts;
   if (column.gpus.empty()) contexts.push_back(on_cpu());

@@ -58,7 +58,7 @@ struct Asked {
   std::string_view sentence;
 };
 
-// Of a forward problem.
+// A change to the forward problem.
 std::function<void(BackwardProblem&)> of(void (*ask)(ForwardProblem&)) {
   return [ask](BackwardProblem& problem) { ask(problem.forward); };
 }
@@ -67,7 +67,7 @@ using P = ForwardProblem&;
 const std::vector<Asked>& features() {
   static const std::vector<Asked> all = {
       {lse_of_f64, of([](P p) { p.lse_dtype = DType::f64; }), "lse: dtype is f64, wanted f32"},
-      {o_apart, of([](P p) { p.o_dtype = DType::f32; }), "o: dtype is f32, wanted that of q, f16"},
+      {o_apart, of([](P p) { p.o_dtype = DType::f32; }), "o: dtype is f32, wanted q's f16"},
       {narrow_kv, of([](P p) { p.k_dtype = p.v_dtype = DType::f8e4m3; }),
        "k: dtype is f8e4m3, wanted q's f16"},
       {k_apart,
@@ -79,15 +79,14 @@ const std::vector<Asked>& features() {
        "k: dtype is f8e5m2, wanted q's f8e4m3"},
       {v_apart, of([](P p) { p.v_dtype = DType::bf16; }), "v: dtype is bf16, wanted k's f16"},
       {packed, of([](P p) { p.packed = true, p.total_q = p.total_kv = 9; }),
-       "cu_seqlens_q: is given, wanted batch entries of their own"},
+       "cu_seqlens_q: is given, wanted a batch that is not packed"},
       {seqlens_q, of([](P p) { p.seqlens_q.present = true; }), "seqlens_q: is given, wanted none"},
       {seqlens_kv, of([](P p) { p.seqlens_kv.present = true; }),
        "seqlens_kv: is given, wanted none"},
       {causal_offsets, of([](P p) { p.causal_offsets.present = true; }),
        "causal_offsets: is given, wanted none"},
-      {v_head_dim, of([](P p) { p.head_dim_v = 128; }),
-       "v: head dimension is 128, wanted that of q, 64"},
-      {grouped_heads, of([](P p) { p.heads_kv = 2; }), "k: has 2 heads, wanted as many as q, 4"},
+      {v_head_dim, of([](P p) { p.head_dim_v = 128; }), "v: head dimension is 128, wanted q's 64"},
+      {grouped_heads, of([](P p) { p.heads_kv = 2; }), "k: has 2 heads, wanted q's 4"},
       {window_left, of([](P p) { p.band.left = 8; }), "window_left: is 8, wanted -1 (no limit)"},
       {window_right, of([](P p) { p.band.right = 8; }),
        "window_right: is 8, wanted -1 (no limit) or 0 (causal)"},
@@ -114,20 +113,18 @@ const std::vector<Asked>& features() {
        "dropout_state: is given, wanted seed and offset as numbers"},
       {block_scales,
        of([](P p) { p.v_scale = {.present = true, .block = 1}, p.kv_scale_block = 9; }),
-       "v_scale: has one for every 9 keys, wanted one for all of a head"},
+       "v_scale: has a scale for every 9 keys, wanted one per head"},
       {o_scale, of([](P p) { p.o_scale.present = true; }),
        "o_scale: is given, wanted an O without a scale"},
-      {amax_o, of([](P p) { p.amax_o.present = true; }),
-       "amax_o: is given, wanted O and LSE alone"},
-      {amax_s, of([](P p) { p.amax_s.present = true; }),
-       "amax_s: is given, wanted O and LSE alone"},
+      {amax_o, of([](P p) { p.amax_o.present = true; }), "amax_o: is given, wanted O and LSE only"},
+      {amax_s, of([](P p) { p.amax_s.present = true; }), "amax_s: is given, wanted O and LSE only"},
       {d_lse_of_f64, [](BackwardProblem& p) { p.has_d_lse = true, p.d_lse_dtype = DType::f64; },
        "d_lse: dtype is f64, wanted f32"},
       {gradients_of_f64,
        [](BackwardProblem& p) { p.d_sinks.present = true, p.d_sinks_dtype = DType::f64; },
        "d_sinks: dtype is f64, wanted at most 32 bits"},
       {gradients_apart, [](BackwardProblem& p) { p.dk_dtype = DType::f32; },
-       "dk: dtype is f32, wanted that of q, f16"},
+       "dk: dtype is f32, wanted q's f16"},
       {unaligned_rows, of([](P p) { p.v.row = 68; }),
        "v: row stride is 68 elements, wanted a multiple of 8 (16 bytes)"},
       {unaligned_gradients, [](BackwardProblem& p) { p.dq.head = 2116; },

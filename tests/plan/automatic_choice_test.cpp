@@ -87,7 +87,7 @@ TEST(AutomaticChoice, BeforeHopperIsByWhatIsKnown) {
   EXPECT_EQ(choice(problem, context), "forward_sm80_throughput");
   problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
   EXPECT_EQ(declined("forward_sm80_latency", problem, kA100),
-            "entries have lengths or diagonals of their own, so its time cannot be predicted");
+            "sequences have lengths or diagonals of their own, so its time cannot be predicted");
   EXPECT_EQ(declined("forward_sm80_latency", dense(8, 1, 2048, 64), kA100),
             "few queries against many keys: forward_sm80_throughput splits the keys among several "
             "blocks");

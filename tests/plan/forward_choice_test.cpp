@@ -59,7 +59,7 @@ ForwardProblem square(int64_t heads, int64_t seqlen, int64_t head_dim, bool caus
 
 // ---- limits that are data
 
-// Tiles of 192 queries where they fill the GPU as well as those of 128 do, nearly; not where a head has 512
+// Tiles of 192 queries where they fill the GPU nearly as well as tiles of 128 do; not where a head has 512
 // queries (three tiles for the work of 2.7) or the last round is short.
 TEST(Fp8In192x64, IsChosenWhereItFillsTheGpu) {
   const auto gains = [](int64_t queries, int64_t heads, bool causal) {

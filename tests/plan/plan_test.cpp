@@ -159,7 +159,7 @@ TEST_F(PlanTest, SizesThatDoNotFitAreRefused) {
   problem.k = problem.v = TensorDesc::strided(DType::f32, {kMany, kMany, kKeys, 8}, {0, 0, 0, 1});
   const Status status = make_plan(problem, with_kernel("cpu_simd")).status();
   EXPECT_EQ(status.code(), StatusCode::unsupported);
-  EXPECT_THAT(status.message(), HasSubstr("1048576 batch entries of 1048576 heads"));
+  EXPECT_THAT(status.message(), HasSubstr("1048576 sequences of 1048576 heads"));
   const Result<Plan> plan = make_plan(problem);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->kernel(), "reference") << "which needs no workspace";

@@ -237,11 +237,11 @@ TEST_F(Table, AConversionIsChosenForMixesAlone) {
   table()[1].by_name_where = converted_by_name;
   for (Variant& kernel : table()) kernel.device = DeviceKind::cuda;
   const ForwardProblem one = *resolve(dense_problem(DType::f8e5m2));
-  EXPECT_THAT(by_name_alone(table()[1], one, {}), HasSubstr("q: is f8e5m2 as k and v are"));
-  EXPECT_EQ(by_name_alone(table()[0], one, {}), "");
+  EXPECT_THAT(only_by_name(table()[1], one, {}), HasSubstr("q: is f8e5m2, as k and v are"));
+  EXPECT_EQ(only_by_name(table()[0], one, {}), "");
   Problem problem = dense_problem(DType::f8e5m2);
   problem.v.dtype = DType::f8e4m3;
-  EXPECT_EQ(by_name_alone(table()[1], *resolve(problem), {}), "");
+  EXPECT_EQ(only_by_name(table()[1], *resolve(problem), {}), "");
 }
 
 TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {
@@ -413,7 +413,7 @@ TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
     asks.*largest = TensorDesc::contiguous(DType::f32, {1, 1});
     EXPECT_EQ(make_plan(asks)->kernel(), "both");
     EXPECT_EQ(explain(asks)->front().refusal,
-              std::string(name) + ": is given, wanted O and LSE alone");
+              std::string(name) + ": is given, wanted O and LSE only");
   }
 }
 

@@ -214,7 +214,7 @@ TEST_F(TunedChoice, FilesThatAreNoTableOfThisDeviceAreLeftAlone) {
       .device = {.name = "Other CPU", .compute_capability = 0, .multiprocessors = 1},
       .entries = {}};
   use_text(tuning::table_text(other));
-  EXPECT_THAT(tuning_source(cpu_device()).problem, HasSubstr("is of Other CPU"));
+  EXPECT_THAT(tuning_source(cpu_device()).problem, HasSubstr("is for Other CPU"));
   use_path(scratch_.path("missing.json"));
   EXPECT_THAT(tuning_source(cpu_device()).problem, HasSubstr("is not there, wanted a table"));
   use_path("none");

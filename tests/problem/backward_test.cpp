@@ -185,9 +185,9 @@ TEST_F(BackwardPointers, ARunOfTheOtherPassIsRefused) {
   const Result<Plan> forward = make_plan(host.forward.problem);
   const Result<Plan> backward = make_backward_plan(host.forward.problem, host.gradients);
   ASSERT_TRUE(forward.ok() && backward.ok());
-  EXPECT_THAT(forward->run(host.arguments()).message(), HasSubstr("is of a forward pass"));
+  EXPECT_THAT(forward->run(host.arguments()).message(), HasSubstr("is for a forward pass"));
   EXPECT_THAT(backward->run(host.forward.arguments()).message(),
-              HasSubstr("is of a backward pass"));
+              HasSubstr("is for a backward pass"));
 }
 
 TEST(DropoutState, IsRefusedWhereItIsMalformed) {

@@ -9,7 +9,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "scripts")]
 import check_arrows  # noqa: E402
-from reporting import diagrams, evolve, schedules, simulator, tuning  # noqa: E402
+from reporting import diagrams, evolve, memory_plans, schedules, simulator, tuning  # noqa: E402
 from reporting.evidence import Failure  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -73,6 +73,46 @@ class Schedules(unittest.TestCase):
         for title, *_ in schedules.SCHEDULES.values():
             name = title.split(":")[0].split(",")[0].removesuffix("_throughput")
             self.assertIn(name, folders)
+
+
+def sizes_on_page(page, header):
+    """The numbers of KB in each row of the table that begins with this header."""
+    table = (ROOT / page).read_text(encoding="utf-8").partition(header)[2].partition("\n\n")[0]
+    rows = [re.findall(r"\| (\d+(?: / \d+)*) KB", line) for line in table.splitlines()]
+    return [[int(size) for sizes in row for size in sizes.split(" / ")] for row in rows if row]
+
+
+class MemoryPlans(unittest.TestCase):
+    def kilobytes(self, bars):
+        return [memory_plans.total(groups) / memory_plans.KB for _, groups, _ in bars]
+
+    def test_pages_have_the_sizes_of_the_source(self):
+        sm90 = sizes_on_page("docs/forward-sm90.md", "| head dimensions up to | queries x keys | consumers |")
+        self.assertEqual([size for (size,) in sm90], self.kilobytes(memory_plans.forward_sm90()))
+        sm80 = [size for (size,) in sizes_on_page("docs/forward-sm80.md", "| tile for head dimensions up to |")]
+        self.assertEqual(sorted(sm80), sorted(self.kilobytes(memory_plans.forward_sm80())))
+        decode = sizes_on_page("docs/decode.md", "| head dimension up to | keys per tile, 16 bit / fp8 | dynamic")
+        self.assertEqual(sorted(sum(decode, [])), sorted(self.kilobytes(memory_plans.decode_sm90())))
+
+    def test_they_fit_an_sm(self):
+        for _, bars, most, _ in memory_plans.PLANS.values():
+            for name, groups, copies in bars():
+                size = memory_plans.total(groups) / memory_plans.KB
+                self.assertLessEqual(size, 163 if name.startswith("pairs") else most, name)
+                self.assertLessEqual(copies * (size + 1), 228, name)
+
+    def test_every_bar_is_drawn(self):
+        for name, (_, make) in memory_plans.all_of_them().items():
+            texts = [one.text for one in drawn(make).iter(SVG + "text")]
+            title, bars, *_ = memory_plans.PLANS[name]
+            self.assertIn(title, texts)
+            for bar, *_ in bars():
+                self.assertIn(bar, texts)
+
+    def test_a_table_that_is_gone_is_noticed(self):
+        with self.assertRaises(Failure) as raised:
+            memory_plans.configs("forward_sm80/throughput", "kNoConfigs")
+        self.assertIn("kNoConfigs", str(raised.exception))
 
 
 class FromTheSource(unittest.TestCase):

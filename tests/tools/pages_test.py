@@ -291,9 +291,10 @@ class Pages(unittest.TestCase):
                             ("beside cuDNN", "beside")):
             self.assertEqual([found for _, found, _ in check_words.in_page(text)], [habit], text)
         self.assertEqual(check_words.in_page("`anew` besides, in turns, per SM\n```\nanew\n```"), [])
-        for folder, suffix, text, lines in (("src/api", ".cpp", "a();\nint anew;  // anew", [2]), ("cmake", ".cmake", "# anew", [1]),
-                                            ("src/cuda", ".cu", "// beside", []), ("include", ".h", "/* a\n * anew */", [2])):
-            self.assertEqual([line for line, *_ in check_words.in_comments(folder, suffix, text)], lines, text)
+        for suffix, text, lines in ((".cpp", "a();\nint anew;  // anew", [2]), (".cmake", "# anew", [1]), (".cu", "// beside", [1]),
+                                    (".h", "/* a\n * anew */", [2]), (".hpp", "// Whether it is.\n// Not: whether, By", [1]),
+                                    (".rs", "/// Of a tensor\n// Often, The samest", [1])):
+            self.assertEqual([line for line, *_ in check_words.in_comments(suffix, text)], lines, text)
 
     def test_a_name_that_was_replaced_is_noticed(self):
         for text, name in (("int most_blocks_an_sm;", "most_blocks_an_sm"), ("a.shared_memory_a_block", "shared_memory_a_block"),

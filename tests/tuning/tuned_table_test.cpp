@@ -66,25 +66,28 @@ TEST(TunedTable, RefusesWhatIsNoTable) {
   };
   EXPECT_THAT(said(""), HasSubstr("is not JSON"));
   EXPECT_THAT(said(good.substr(0, good.size() / 2)), HasSubstr("is not JSON"));
-  EXPECT_THAT(said("[1]"), HasSubstr("is no object"));
+  EXPECT_THAT(said("[1]"), HasSubstr("is not an object"));
   EXPECT_THAT(said("{}"), HasSubstr("has no schema"));
   EXPECT_THAT(said(with("\"version\": 1", "\"version\": 2")), HasSubstr("of version 2, wanted"));
   EXPECT_THAT(said(with("flashcore-tuning", "flashcore-cases")), HasSubstr("flashcore-cases"));
-  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":-1")), HasSubstr("us is something else"));
-  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":1e300")), HasSubstr("us is something else"));
-  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":\"90\"")), HasSubstr("us is something else"));
+  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":-1")),
+              HasSubstr("us is -1, wanted a number from 0"));
+  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":1e300")), HasSubstr("us is 1e+300, wanted"));
+  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":\"90\"")), HasSubstr("us is \"90\", wanted"));
   EXPECT_THAT(said(with("\"us\":90.125", "\"us\":90.125,\"nois\":0")),
               HasSubstr("has 'nois', wanted a key that is known; the nearest is 'noise'"));
   EXPECT_THAT(
       said(with("\"version\": 1", "\"version\": 1, \"devices\": []")),
       HasSubstr("table: has 'devices', wanted a key that is known; the nearest is 'device'"));
   EXPECT_THAT(said(with("\"kernel\":\"other\"", "\"kernel\":\"\"")), HasSubstr("kernel is empty"));
-  EXPECT_THAT(said(with("\"two\"", "[\"two\"]")), HasSubstr("problems has something else"));
-  EXPECT_THAT(said(with("Test CPU", "Test\\u0007CPU")), HasSubstr("name is something else"));
+  EXPECT_THAT(said(with("\"two\"", "[\"two\"]")),
+              HasSubstr("problems has [\"two\"], wanted texts"));
+  EXPECT_THAT(said(with("Test CPU", "Test\\u0007CPU")),
+              HasSubstr("name is \"Test\\u0007CPU\", wanted at most"));
   EXPECT_THAT(said(with("Test CPU", std::string(kMostText + 1, 'x'))), HasSubstr("at most"));
   EXPECT_THAT(
       said(with("decode bf16 d128 causal q1 kv8192 bh32", "forward f32 d64 full q1024 kv1024 bh8")),
-      HasSubstr("key is there twice"));
+      HasSubstr("key appears twice"));
   const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
   EXPECT_THAT(said(deep), HasSubstr("levels"));
   EXPECT_THAT(said(with("\"problems\":[\"two\"]", "\"problems\":[{\"a\":{\"b\":{\"c\":1}}}]")),

@@ -1,4 +1,4 @@
-// The calls beside attention: merge, append, quantize and transpose_v, each in every form that
+// The calls besides attention: merge, append, quantize and transpose_v, each in every form that
 // launches another function.
 #pragma once
 

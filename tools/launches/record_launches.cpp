@@ -207,7 +207,7 @@ struct Seen {
   int64_t threads = 0;
   int64_t dynamic_shared = 0;
 };
-// By compute capability and kernel.
+// What was seen, by compute capability and kernel.
 struct AllSeen {
   std::map<std::tuple<int, std::string, std::string>, Seen> most;  // of each function
   std::map<std::pair<int, std::string>, std::set<std::vector<std::string>>> cases;
@@ -217,7 +217,7 @@ struct AllSeen {
 constexpr int kCallersError = 719;
 
 // Whatever GPU is current, a plan launches on its own, and leaves the other current; kernels get no
-// tensor map that nothing wrote, and those of production are loaded when planning, since a run may
+// tensor map that nothing wrote, and production's kernels are loaded when planning, since a run may
 // be captured in a graph. The caller finds its own errors.
 Status expect_sound(const Variant& kernel, int device, const std::vector<fake::Launch>& launches) {
   if (fake::last_error() != kCallersError) {
@@ -264,7 +264,7 @@ void keep(const std::string& kernel, const PlanContext& context,
 template <class Planned, class Args>
 Status record_launches(const Variant& kernel, const Planned& planned, const Args& args,
                        const PlanContext& context, AllSeen& seen) {
-  (void)fake::take_launches();  // those of planning are not the kernel's
+  (void)fake::take_launches();  // launches of planning are not the kernel's
   fake::set_last_error(kCallersError);
   FLASHCORE_RETURN_IF_ERROR(planned.run(args, fake::workspace(planned.workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();

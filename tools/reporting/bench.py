@@ -11,15 +11,16 @@ ON_CPU = "bench-cpu"
 BACKWARD_ON_CPU = "backward-cpu"
 CPU_DECODE = "bench-cpu-decode"  # what its files' names begin with, one for each machine
 FP8 = "bench-fp8"
-FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
-FP8_PEERS = "bench-fp8-peers"  # beside cuDNN
+FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, together
+FP8_PEERS = "bench-fp8-peers"  # together with cuDNN
 FP8_WIDE, FP8_WIDE_CONVERTED = "bench-fp8-wide", "bench-fp8-wide-converted"  # at head dimension 256
 SERVING = "bench-serving"  # few queries against caches, by suite
 SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
-                  "paged": "Pages, and fp8", "ragged": "64 entries of 100 to 8k keys",
+                  "paged": "Pages, and fp8", "ragged": "64 sequences of 100 to 8k keys",
                   "speculative": "Several queries, causal and as a tree"}
 FEW_KEYS = "few-keys"  # cross attention over few keys
+MLA = "decode-mla"  # rows of 576 elements, V their first 512
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 PREFILL_SM80 = "bench-prefill-sm80"  # the same by the kernels for Ampere
 # The backward pass, deterministic and with atomic sums.
@@ -123,6 +124,9 @@ class Bench:
     def from_file(self) -> str:
         """Cases that came from a file."""
         return f"{self.where()}\n\n{self.against_peer('file')}"
+
+    def mla(self) -> str:
+        return f"{self.where()}\n\n{self.against_peer('mla')}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -519,7 +523,8 @@ def parts(all_evidence: Evidence) -> dict:
         ("headline", MAIN, Bench.headline), ("behind training", "backward-gpu", untrained),
         ("behind decode", SERVING, decoded_behind), ("serving", SERVING, Bench.serving),
         ("serving decode", SERVING, Bench.serving_decode), ("few keys", FEW_KEYS, Bench.from_file),
-        ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
+        ("mla", MLA, Bench.mla), ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill),
+        ("fp8", FP8, Bench.fp8),
         ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
         ("fp8 wide", FP8_WIDE, Bench.fp8_wide), ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
         ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),

@@ -9,7 +9,7 @@ from reporting.evidence import Failure
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILLS = {"tool": ("#e8f0fb", "#14263d"), "core": ("#e6f4ea", "#12301d"), "cuda": ("#fdeede", "#3a2410"),
          "base": ("#f0f1f3", "#21262d")}  # light, dark
-# By room of check_arrows: place (left, top, right, bottom), colour, title, and what it says. A list of
+# For each room of check_arrows: place (left, top, right, bottom), colour, title, text. A list of
 # folders is added to the kernels' box. A box without a room is left out.
 BOXES = {
     "cli": ((0, 0, 720, 44), "tool", "cli/", "the flashcore command: subcommands, options, output"),

@@ -5,7 +5,7 @@ import pathlib
 from reporting.evidence import Evidence, Failure
 from reporting.text import cell, table, us
 
-# By file: where it ran, and how.
+# For each file, where it ran and how.
 RUNS = {"evolve-params": "`params` from the plain seed, one thread of an EPYC with AVX-512 that other work shared",
         "evolve-climb": "the ladder as a replay, H200",
         "evolve-rung12": "`params` over rung 12, H200",

@@ -28,7 +28,7 @@ def turns(first: int) -> dict[str, list[tuple]]:
             "arithmetic": [(a + first, b + first, *more) for a, b, *more in arithmetic]}
 
 
-# By picture: its title, lanes (a name, and pieces of begin, end, words and kind), and a note.
+# For each picture: its title, lanes (a name, and pieces of begin, end, words and kind), and a note.
 SCHEDULES = {
     "schedule-forward-sm90": (
         "forward_sm90_throughput: two consumers take turns at the tensor cores",

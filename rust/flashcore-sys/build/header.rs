@@ -66,7 +66,7 @@ fn words(comment: &str) -> String {
     lines.collect::<Vec<_>>().join(" ").trim().into()
 }
 
-/// The same text, at the same places, with spaces for comments.
+/// Replaces comments by spaces, so that everything else keeps its place.
 fn without_comments(text: &str) -> String {
     let mut code = String::new();
     let mut rest = text;

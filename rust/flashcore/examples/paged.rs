@@ -46,6 +46,6 @@ fn main() -> flashcore::Result<()> {
         plan.run_step(step, &PlanOptions::new(), &mut workspace)?;
         lengths = after;
     }
-    println!("{} rows a sequence; o[0] = {:.3}", lengths[0], result[0]);
+    println!("{} rows per sequence; o[0] = {:.3}", lengths[0], result[0]);
     Ok(())
 }

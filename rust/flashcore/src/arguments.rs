@@ -76,7 +76,7 @@ macro_rules! setters_of_inputs {
             seqlens_q seqlens_kv causal_offsets dropout_state
         }
 
-        /// The starts of the entries of a packed batch, see [`Problem::packed`].
+        /// The starts of the sequences of a packed batch, see [`Problem::packed`].
         #[must_use]
         pub fn packed(
             mut self,

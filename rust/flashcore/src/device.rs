@@ -128,7 +128,7 @@ pub fn version() -> String {
     unsafe { text(sys::flashcore_version()) }
 }
 
-/// Returns whether dropout keeps the pair (query, key) of a batch entry and query head. The mask is
+/// Returns whether dropout keeps the pair (query, key) of a sequence and query head. The mask is
 /// a pure function of the arguments, the same on every device. Indices are below 2^31.
 #[allow(clippy::too_many_arguments)]
 pub fn dropout_keeps(

@@ -7,7 +7,7 @@
 //! use flashcore::{Arguments, Plan, PlanOptions, Problem, Tensor, TensorMut, Workspace};
 //!
 //! fn main() -> flashcore::Result<()> {
-//!     // 1 batch entry, 8 query heads over 2 key/value heads, 128 tokens, head_dim 64
+//!     // 1 sequence, 8 query heads over 2 key/value heads, 128 tokens, head_dim 64
 //!     let (queries, keys) = (vec![0.5f32; 8 * 128 * 64], vec![0.25f32; 2 * 128 * 64]);
 //!     let (values, mut result) = (vec![2.0f32; keys.len()], vec![0.0f32; queries.len()]);
 //!

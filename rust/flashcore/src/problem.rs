@@ -12,10 +12,10 @@ use crate::tensor::{TensorDesc, ABSENT};
 pub enum Alignment {
     /// Offset 0.
     TopLeft,
-    /// Each batch entry's number of keys minus its number of queries: the last query sees the last
+    /// Each sequence's number of keys minus its number of queries: the last query sees the last
     /// key. The default.
     BottomRight,
-    /// This offset. [`Problem::causal_offsets`] gives each batch entry its own.
+    /// This offset. [`Problem::causal_offsets`] gives each sequence its own.
     Given(i64),
 }
 
@@ -168,9 +168,9 @@ impl Problem {
         self
     }
 
-    /// A packed batch: entries of different lengths one after the other, without padding. Q and O
+    /// A packed batch: sequences of different lengths one after the other, without padding. Q and O
     /// are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the starts of
-    /// entries, `[B + 1]` of i32, rising from 0 to the total.
+    /// sequences, `[B + 1]` of i32, rising from 0 to the total.
     #[must_use]
     pub fn packed(
         mut self,
@@ -182,14 +182,14 @@ impl Problem {
         self
     }
 
-    /// The most queries and keys per entry of a packed batch; 0 if not known.
+    /// The most queries and keys per sequence of a packed batch; 0 if not known.
     #[must_use]
     pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
         self.max_seqlens = (queries, keys);
         self
     }
 
-    /// The pages as one list: entry b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
+    /// The pages as one list: sequence b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
     /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
     #[must_use]
     pub fn page_list(
@@ -245,7 +245,7 @@ impl Problem {
         self
     }
 
-    /// A causal offset per batch entry: `[B]` of i32.
+    /// A causal offset per sequence: `[B]` of i32.
     #[must_use]
     pub fn causal_offsets(mut self, offsets: impl Into<TensorDesc>) -> Problem {
         self.optional.causal_offsets = Some(offsets.into());

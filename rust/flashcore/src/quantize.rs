@@ -65,7 +65,7 @@ impl<'a> Quantize<'a> {
         self
     }
 
-    /// The starts of packed entries, `[B + 1]` of i32, and the most rows per entry; 0: not known.
+    /// The starts of packed sequences, `[B + 1]` of i32, and the most rows per sequence; 0: not known.
     #[must_use]
     pub fn packed(mut self, cu_seqlens: Tensor<'a>, max_seqlen: usize) -> Quantize<'a> {
         (self.cu_seqlens, self.max_seqlen) = (Some(cu_seqlens), max_seqlen);

@@ -183,7 +183,7 @@ impl<'a> Append<'a> {
     setters! {
         [optional] impl Into<Tensor<'a>>;
 
-        /// New rows in use of each entry: `[B]` of i32.
+        /// New rows in use of each sequence: `[B]` of i32.
         seqlens_new,
 
         /// The new rows are packed, `[total, Hkv, D]`; `[B + 1]` of i32.
@@ -195,10 +195,10 @@ impl<'a> Append<'a> {
         /// See [`Problem::cache_leftpad`].
         cache_leftpad,
 
-        /// Of an fp8 cache: what is stored is the value over its scale.
+        /// An fp8 cache stores each value over its scale.
         k_scale,
 
-        /// Of an fp8 cache: what is stored is the value over its scale.
+        /// An fp8 cache stores each value over its scale.
         v_scale,
     }
 

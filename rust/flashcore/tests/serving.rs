@@ -96,7 +96,7 @@ fn numbers_of_pages_out_of_range_are_refused_or_clamped() -> flashcore::Result<(
     let problem = Problem::new(q, k, v, &o).page_table(table).seqlens_kv(&one.lengths);
     let data = Arguments::new(q, k, v, o.reborrow()).page_table(table).seqlens_kv(&one.lengths);
     let error = run(&problem, data).unwrap_err().to_string();
-    assert_eq!(error, "page_table: page 1 of entry 0 is 5, wanted 0 to 4");
+    assert_eq!(error, "page_table: page 1 of sequence 0 is 5, wanted 0 to 4");
 
     let mut status = 0;
     let problem = problem.page_status();

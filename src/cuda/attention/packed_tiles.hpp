@@ -1,7 +1,7 @@
 // Query tiles of a packed batch, without launching tiles that no sequence has.
 //
 // Only the device knows where sequences begin. But sequence i, beginning at row r of the packed
-// tensor, can be given the slots from r / block_q + i on: up to those of the next sequence,
+// tensor, can be given the slots from r / block_q + i on: up to the next sequence's,
 // there are always enough for its tiles, and there are only total / block_q + batch slots.
 //
 //   block_q 4   rows    | seq. 0: 6  | 1: 1 | 2: 5    |      12 rows, 3 sequences: 3 + 3 slots

@@ -1,6 +1,6 @@
 // The order of a launch's query tiles.
 //
-// By default, the tiles of a head are consecutive, so that blocks that run at the
+// The tiles of a head are consecutive by default, so that blocks that run at the
 // same time share its keys. For causal masks, the order is longest first: a later
 // query tile sees more keys, and the last wave should consist of the shortest tiles:
 //

@@ -51,7 +51,7 @@ void set_decode_params(Params& params, const ForwardProblem& p, bool batch_invar
   params.band = p.band;
   params.softmax_scale = p.softmax_scale;
   if (p.softcap > 0) {
-    // Natural units in the place of those of log2.
+    // Natural units in the place of log2's.
     const double scale = p.softmax_scale, cap = p.softcap;
     params.softcap = {finite(scale / cap), p.softmax_scale, p.softcap};
   }

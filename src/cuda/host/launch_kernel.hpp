@@ -1,4 +1,4 @@
-// Launching a kernel by its host function and the runtime: for the ladder, and for kernels of tests. Those of the
+// Launching a kernel by its host function and the runtime: for the ladder, and for kernels of tests. The kernels of the
 // library are launched by cuda/launch.
 #pragma once
 

@@ -18,8 +18,8 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a l
 
 std::string refuse_tiles(const ForwardProblem& p, int block_q) {
   if (p.batch > 0 && p.heads_q > kMost / p.batch) {
-    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
-                       p.batch, p.heads_q, kMost);
+    return fmt::format("q: has {} sequences of {} heads, wanted at most {} heads in all", p.batch,
+                       p.heads_q, kMost);
   }
   const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
   if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kMask = ~uint64_t{0} >> 1;
 
-// One to one on 63 bits: each step can be undone. The steps are those of SplitMix64 (Steele, Lea,
+// One to one on 63 bits: each step can be undone. The steps are SplitMix64's (Steele, Lea,
 // Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 constexpr uint64_t mix(uint64_t x) {
   x &= kMask;

@@ -1,7 +1,7 @@
 // Rung 13, fp8_stage_c: Q, K and V are e4m3 with a scale per (batch, head); tiles are dequantised
 // to half in shared memory and multiplied by WMMA.
 //
-// Half the bytes are read from memory; the products are those of the fp16 rungs. The scales are never
+// Half the bytes are read from memory; the products are the fp16 rungs'. The scales are never
 // applied to the data: Q's and K's are merged into the softmax scale, V's into the final normalisation.
 //
 //   tile j  : | wait | raw K, V -> half | S = Q K^T | softmax in registers | P to shared | O += P V

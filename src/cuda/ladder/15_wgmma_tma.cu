@@ -10,7 +10,7 @@
 //
 // Q and K are K-major operands, V is MN-major, all in tiles of 128-byte panels as TMA's 128-byte
 // swizzle writes them (tile/smem_tile.hpp, tile/descriptor.hpp). P is the A operand from registers.
-// S and O are m16n8 accumulators of each warp, so softmax and epilogue are those of rung 12.
+// S and O are m16n8 accumulators of each warp, so softmax and epilogue are rung 12's.
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"

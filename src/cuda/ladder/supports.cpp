@@ -28,7 +28,7 @@ std::string refuses_shape(const ForwardProblem& p) {
     pairs = product_of({pairs, std::max<int64_t>(extent, 1)});
   if (pairs > kMostPairs) {
     return fmt::format(
-        "q: {} heads of {} batch entries have {} queries and {} keys, wanted at most "
+        "q: has {} heads in each of {} sequences, with {} queries and {} keys, wanted at most "
         "2^48 pairs",
         p.heads_q, p.batch, p.seqlen_q, p.seqlen_kv);
   }

@@ -1,4 +1,4 @@
-// Another store to a block of the cluster, in addition to those of cluster.cuh.
+// Another store to a block of the cluster, in addition to the ones in cluster.cuh.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // D(64 x N, f32) = A(64 x 16) * B(16 x N) [+ D], where N is 8 times the array's
 // length. Thread 32*w + l of the warpgroup holds in d[n][e]
 //   row 16*w + l/4 + 8*(e>>1), column 8*n + 2*(l%4) + (e&1):
-// each warp's 16 rows are those of mma.sync's D, N/8 times side by side (tile/fragment.hpp).
+// each warp's 16 rows are the rows of mma.sync's D, N/8 times side by side (tile/fragment.hpp).
 // "ss" reads A and B through shared-memory descriptors (tile/descriptor.hpp); "rs" has A in
 // registers with the owners of mma_m16n8k16's A, warp w holding rows 16*w and up.
 //

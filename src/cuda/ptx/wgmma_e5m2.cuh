@@ -1,4 +1,4 @@
-// Products with e5m2 operands, like those of wgmma_e4m3.cuh: both e5m2 in
+// Products with e5m2 operands, like the ones in wgmma_e4m3.cuh: both e5m2 in
 // shared memory, or A of e4m3 in registers. Each operand may have either type.
 #pragma once
 

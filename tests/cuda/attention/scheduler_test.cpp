@@ -1,5 +1,5 @@
 // The order of query tiles: every tile once; longest first within a section, and all tiles of a
-// section before those of the next; or head by head.
+// section before the next section's; or head by head.
 #include "cuda/attention/scheduler.hpp"
 
 #include <gtest/gtest.h>

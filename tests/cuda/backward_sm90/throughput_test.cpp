@@ -259,10 +259,10 @@ TEST(BackwardSm90Refuses, OtherDevicesAndTypes) {
   EXPECT_EQ(refused(dense(DType::f32)), "q: dtype is f32, wanted f16 or bf16");
   Asked asked = dense();
   asked.gradients.dk.dtype = DType::f32;
-  EXPECT_EQ(refused(asked), "dk: dtype is f32, wanted that of q, bf16");
+  EXPECT_EQ(refused(asked), "dk: dtype is f32, wanted q's bf16");
   asked = dense();
   asked.problem.o.dtype = asked.gradients.d_o.dtype = DType::f32;
-  EXPECT_EQ(refused(asked), "o: dtype is f32, wanted that of q, bf16");
+  EXPECT_EQ(refused(asked), "o: dtype is f32, wanted q's bf16");
 }
 
 TEST(BackwardSm90Refuses, NothingOfItsOptions) {

@@ -112,7 +112,7 @@ TEST(BackwardSm90Wide, RefusesOtherHeadDimensionsAndDevices) {
   EXPECT_THAT(refused(192, 128), IsEmpty());
   EXPECT_THAT(refused(8, 136), IsEmpty());
   EXPECT_EQ(refused(128, 128),
-            "q: head dimension is 128, and that of v 128, wanted one of more than 128");
+            "q: head dimension is 128 and v's is 128, wanted one of them above 128");
   EXPECT_EQ(refused(256, 132), "v: head dimension is 132, wanted a multiple of 8 up to 256");
   EXPECT_EQ(refused(264, 256), "q: head dimension is 264, wanted a multiple of 8 up to 256");
   EXPECT_EQ(refused(256, 256, 80), "device: compute capability is 8.0, wanted 9.0");

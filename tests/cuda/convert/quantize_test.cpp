@@ -95,10 +95,10 @@ TEST(QuantizeRows, RefusesWhatALaunchDoesNotHold) {
   EXPECT_EQ(refusal(p, device, "80+ptx;90a"), "");
   EXPECT_THAT(refusal(p, device, "80"), HasSubstr("9.0"));
   p.rows = (int64_t{1} << 30) + 1;
-  EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("rows an entry, wanted at most"));
+  EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("rows per sequence, wanted at most"));
   p.rows = int64_t{1} << 30;
   p.heads = p.scale_heads = 1 << 20;
-  EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("blocks of a launch, wanted at most"));
+  EXPECT_THAT(refusal(p, device, "80+ptx;90a"), HasSubstr("blocks in a launch, wanted at most"));
 }
 
 }  // namespace

@@ -242,7 +242,7 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
               p.tree_mask.present = true;
               p.k_dtype = p.v_dtype = DType::f8e4m3;
             })),
-            "tree_mask: is given with k of f8e4m3, wanted one of 16 bits");
+            "tree_mask: is given with a k of f8e4m3, wanted a k of 16 bits");
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.head_dim_v = 192; })),
               HasSubstr("v: head dimension is 192, wanted at most 128"));
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.batch = 2049; })),
@@ -253,7 +253,7 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
   EXPECT_THAT(refused(with([](ForwardProblem& p) {
                 p.batch = 2048, p.heads_q = 1024, p.heads_kv = 256, p.seqlen_q = 64;
               })),
-              HasSubstr("q: has 134217728 rows, of 64 queries an entry, wanted at most 67108864"));
+              HasSubstr("q: has 134217728 rows, 64 queries per sequence, wanted at most 67108864"));
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.seqlen_kv = 1 << 28, p.batch = 2000; })),
               HasSubstr("k: has"));
 }

@@ -1,4 +1,4 @@
-// Kernels of backward_sm90 on scores that are not those of N(0, 1) inputs, and several runs of one
+// Kernels of backward_sm90 on scores unlike the scores of N(0, 1) inputs, and several runs of one
 // plan at once, in graphs and on streams. Skipped where there is no GPU of compute capability 9.0.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -164,7 +164,7 @@ TEST(BackwardSm90, ValuesThatAreNotFinite) {
   });
 }
 
-// ---- options, by name alone
+// ---- options, only by name
 
 // Sinks, a softcap, and head dimensions that fill no tile.
 TEST(BackwardSm90, SinksSoftcapAndOtherHeadDimensions) {
@@ -188,7 +188,7 @@ TEST(BackwardSm90, SinksSoftcapAndOtherHeadDimensions) {
   }
 }
 
-// Starts of a packed batch that fall, which nobody but the device can see: no launch hangs, and no
+// Starts of a packed batch that fall, which only the device can see: no launch hangs, and no
 // gradient is anything but 0.
 TEST(BackwardSm90, StartsThatFallGiveZeros) {
   if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";

@@ -252,7 +252,7 @@ TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
   EXPECT_TRUE(outputs_of(host) == wanted);
 }
 
-// An entry's pages of a cache for `batch` entries, as those of a cache for it alone.
+// An entry's pages of a cache for `batch` entries, as a cache for it alone has them.
 bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_t b,
                          int64_t length) {
   bench::HostProblem one = make_problem(s, {length}, 99);
@@ -299,7 +299,7 @@ TEST_P(DecodeDevice, AnIndexOutOfRangeIsClampedAndReported) {
   bench::HostProblem host = make_problem(GetParam(), {60, 300}, 6);
   const Plan plan = plan_of(GetParam(), host.problem);
   bench::HostTensor& table = host.at("page_table");
-  // Past the keys in use: nobody looks at it.
+  // Past the keys in use: not read.
   table.set(table.elements() - 1, 1e9);
   DeviceTensors tensors(host);
   const Workspace workspace(plan.workspace_bytes(), 0);

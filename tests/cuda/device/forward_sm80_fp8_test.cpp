@@ -137,7 +137,7 @@ TEST_P(ForwardSm80Fp8, PassesItWithEveryOption) {
   expect_right(host);
 }
 
-// Far apart, so that small ones are lost beside large ones where P has fp16's range alone.
+// Far apart, so that small ones are lost next to large ones where P has only fp16's range.
 TEST_P(ForwardSm80Fp8, TakesScalesOfAnySizeAndSign) {
   bench::HostProblem host = host_of(problem_of(GetParam()), 3);
   bench::HostTensor& k = host.at("k_scale");

@@ -305,7 +305,7 @@ TEST_P(DropoutState, IsReadByEachReplayOfAGraph) {
   cudaGraphDestroy(graph);
 }
 
-// Of each compiled kernel one; the last two cut the keys into splits.
+// One of each compiled kernel; the last two cut the keys into splits.
 INSTANTIATE_TEST_SUITE_P(
     Family, DropoutState,
     testing::Values(Subject{"forward_sm80_throughput", DType::f16, 64, 300, false},

@@ -216,7 +216,7 @@ TEST(ForwardSm90, ValuesThatAreNotFinite) {
       expect_right);
 }
 
-// Scores of N(0, 1) beside caps that they stay far below, that they reach now and then, and that
+// Scores of N(0, 1) with caps that they stay far below, that they reach now and then, and that
 // they are far beyond; with a scale that is not positive, too.
 TEST(ForwardSm90, SoftcapNearAndFarFromTheCap) {
   for (const auto& [cap, scale] : {std::pair{30.0F, 0.125F},

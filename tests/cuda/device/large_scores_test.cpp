@@ -119,7 +119,7 @@ void run_on_gpu(const Plan& plan, bench::HostProblem& host) {
   ASSERT_TRUE(fetched.ok()) << fetched.message();
 }
 
-// Whether the kernel takes the problem; if so, it has been run and compared.
+// Runs and compares the kernel if it takes the problem, and returns whether it does.
 bool check(bench::HostProblem& host, const char* kernel) {
   PlanOptions options;
   options.device = kGpu;
@@ -228,7 +228,7 @@ TEST_P(LargeScores, BlocksOfEverySize) {
   });
 }
 
-// A sink beside scores of its size: the kernels for few keys take none.
+// A sink next to scores of its size: the kernels for few keys take none.
 TEST_P(LargeScores, Sinks) {
   for (const double sink : {0x1p30, 0x1p29, -0x1p30, -1e30, 1e30, 3.0}) {
     for (const Shape& shape : kShapes) {
@@ -283,7 +283,7 @@ TEST_P(LargeSoftcaps, BesideScoresOfTheirSize) {
   }
 }
 
-// Large negative biases, steep slopes, sinks and softcaps beside products of every size.
+// Large negative biases, steep slopes, sinks and softcaps with products of every size.
 TEST_P(ScoreCases, PassTheirGates) {
   PlanOptions options;
   options.device = kGpu;

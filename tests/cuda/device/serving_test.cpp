@@ -353,7 +353,7 @@ TEST_F(ServingOnGpu, AppendsToCachesOfTwoTypesOfFp8) {
     what.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, width});
     what.v = TensorDesc::contiguous(DType::f8e5m2, {1, 1, 2, width});
     what.seqlens_kv = i32(1);
-    // e4m3 holds 1.125, and e5m2 1.25 beside it.
+    // e4m3 holds 1.125, and the nearest of e5m2 is 1.25.
     for (const char* const name : {"k_new", "v_new"})
       one.add(name, what.k_new).fill([] { return 1.1328125; });
     one.add("k", what.k).fill([] { return 0.0; });

@@ -183,7 +183,7 @@ TEST(ForwardSm80Combine, SplitsGiveWhatTheWholeRowGives) {
   std::normal_distribution<float> normal;
   for (int n = 0; n < 200; ++n) {
     std::vector<float> scores(100), values(100);
-    // Of every size that fp32 has: what is scaled is a difference.
+    // Sizes over the range of fp32: the kernel scales a difference.
     const float unit = n % 2 == 0 ? 1 : 0.18F;
     const float size = n % 4 < 2 ? 20 : n % 8 < 4 ? 1e30F : 3e37F;
     for (float& x : scores) x = size * normal(random);

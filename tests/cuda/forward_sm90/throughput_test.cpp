@@ -218,7 +218,7 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 90, "80;89"), HasSubstr("code for 80;89"));
   Problem p = dense(DType::f16, 64, 64);
   p.o.dtype = DType::f32;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32, wanted that of q, f16"));
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32, wanted q's f16"));
   p = dense(DType::f16, 64, 64);
   p.k = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {4 * 100 * 68, 100 * 68, 68, 1});
   EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68 elements"));

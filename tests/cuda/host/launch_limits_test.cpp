@@ -45,7 +45,7 @@ TEST(LaunchLimits, TilesAndHeadsFitALaunch) {
             "q: has 2 tiles of 64 queries in each of 2147483647 heads, wanted at most 2147483647 "
             "in all");
   EXPECT_EQ(refuse_tiles(problem(3, kMost, 1, 1), 64),
-            "q: has 3 batch entries of 2147483647 heads, wanted at most 2147483647 heads in all");
+            "q: has 3 sequences of 2147483647 heads, wanted at most 2147483647 heads in all");
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST(LadderRefusals, Fp8WantsOneScalePerHead) {
   blocks.kv_scale_block = 32;
   blocks.k_scale = TensorDesc::contiguous(DType::f32, {2, 4, 2});
   EXPECT_THAT(refusal(blocks, kFp8Rung),
-              HasSubstr("k_scale: has one for every 32 keys, wanted one for all"));
+              HasSubstr("k_scale: has a scale for every 32 keys, wanted one per head"));
   Problem row = problem;
   row.q = TensorDesc::strided(DType::f8e4m3, {2, 4, 33, 64}, {34 * 80 * 4, 34 * 80, 72, 1});
   EXPECT_THAT(refusal(row, kFp8Rung),

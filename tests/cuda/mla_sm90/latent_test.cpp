@@ -53,7 +53,7 @@ int check_cuts(const std::vector<int>& tiles, int shares) {
     }
     EXPECT_EQ(done, count);
     EXPECT_EQ(found, parts.count);
-    first += places(cut, count);
+    first += item_cost(cut, count);
   }
   return *std::max_element(busy.begin(), busy.end());
 }
@@ -135,7 +135,7 @@ TEST(MlaSm90Refusals, SayWhatIsWanted) {
   EXPECT_EQ(refusal(p), "k: has 2 heads, wanted 1");
   p = latent();
   p.v.row = 512;
-  EXPECT_THAT(refusal(p), HasSubstr("v: row stride is 512, wanted that of k, 576"));
+  EXPECT_THAT(refusal(p), HasSubstr("v: row stride is 512, wanted k's 576"));
   p = latent();
   p.paging.page_size = 12;
   EXPECT_EQ(refusal(p), "k: page size is 12, wanted a multiple of 8");
@@ -144,7 +144,7 @@ TEST(MlaSm90Refusals, SayWhatIsWanted) {
   EXPECT_EQ(refusal(p), "k: has 0 pages, wanted 1 or more");
   p = latent();
   p.seqlen_q = 65;
-  EXPECT_THAT(refusal(p), HasSubstr("q: has 130 blocks of 64 heads"));
+  EXPECT_THAT(refusal(p), HasSubstr("q: has 130 tiles of 64 heads"));
   PlanContext invariant = on_hopper();
   invariant.batch_invariant = true;
   EXPECT_THAT(refusal(latent(), invariant), HasSubstr("batch_invariant: is set"));

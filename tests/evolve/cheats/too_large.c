@@ -1,4 +1,4 @@
-// resources: bytes, the budget
+// resources: bytes, wanted at most
 // Contains a table of answers.
 static const volatile float answers[1 << 19] = {1};
 

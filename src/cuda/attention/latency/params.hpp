@@ -23,7 +23,7 @@ struct FirstParams {
   int heads_per_kv_head;
   BandLimits limits;  // of every sequence, unless `varies`
   bool varies;        // sequences differ in their lengths or diagonals
-  bool fills;         // both head dimensions equal those of the tiles
+  bool fills;         // both head dimensions equal the tiles'
   float scale_log2;   // softmax_scale / ln 2, more than 0
 };
 

@@ -31,9 +31,9 @@ constexpr std::string_view kName = "backward_sm80";
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16, kWorkspaceAlignment = 256;
-constexpr int64_t kJointCounters = 2;  // beside the turns: next_block, not_finite
+constexpr int64_t kJointCounters = 2;  // and the turns: next_block, not_finite
 
-// Of a kernel whose one argument is Params.
+// A launch of a kernel whose one argument is Params.
 struct Launch {
   std::string instance;
   unsigned int blocks;
@@ -265,7 +265,7 @@ Result<size_t> lay_out(Planned& planned) {
   int64_t sums_bytes = 0, counter_bytes = 0;
   if (planned.joint_config >= 0) {
     JointWorkspace& joint = planned.params.joint;
-    // Features leave alone what counts here.
+    // Features do not change what counts here.
     const JointConfig& config = kJointConfigs[static_cast<size_t>(planned.joint_config)];
     joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, config.block_q);
     const int64_t tiles = product_of({p.packed ? 1 : p.batch, p.heads_q, joint.head_tiles});
@@ -283,7 +283,8 @@ Result<size_t> lay_out(Planned& planned) {
   planned.counters_offset = sum_of({planned.sums_offset, sums_bytes});
   const int64_t bytes = sum_of({planned.counters_offset, counter_bytes});
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   return static_cast<size_t>(bytes);
 }

@@ -36,14 +36,14 @@ struct PackedGradients {
   PackedGradient of[3];  // dQ, dK, dV
 };
 
-// Whether kernels with these parameters have options.
+// True if kernels with these parameters have options.
 template <class P>
 inline constexpr bool kHasOptions = requires(const P& p) {
   p.options;
 };
 
 constexpr bool is_packed(const RowParams& p) { return p.cu_seqlens_q.data != nullptr; }
-// The same in kernels of both kinds: without options, no batch is packed.
+// Returns whether the batch is packed, in kernels of both kinds: without options it is not.
 template <class P>
 constexpr bool has_packed(const P& p) {
   return kHasOptions<P> && is_packed(p);

@@ -59,7 +59,7 @@ Status zero_hidden_rows(const Launches& launches, const RowParams& p,
 Status add_sink_terms(const Launches& launches, const RowParams& p, const Options& options,
                       int block_q, const launch::Launcher& launcher);
 
-// Kernels without options are told the first part of `params` alone, Params.
+// Kernels without options get only the first part of `params`, Params.
 template <class Params, class OptionParams, class Maps>
 Status launch_all(const Launches& launches, const Maps& maps, const OptionParams& params,
                   int block_q, const launch::Launcher& launcher) {

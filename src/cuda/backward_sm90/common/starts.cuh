@@ -1,4 +1,4 @@
-// Whether starts of a packed batch decrease.
+// Finds out whether the starts of a packed batch decrease.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::backward_sm90 {
 
-// By all threads of a block.
+// Called by all threads of a block.
 __device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
   bool falls = false;
   for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kRowThreads) {

@@ -22,16 +22,16 @@ int64_t tile_rows(const ForwardProblem& p, int64_t rows, int64_t block) {
   return product_of({p.batch, (rows + block - 1) / block, block});
 }
 
-// Sizes but for those of heads and launches.
+// Sizes, except the sizes of heads and launches.
 std::string refuse_empty(const BackwardProblem& problem, const PlanContext&) {
   const ForwardProblem& p = problem.forward;
   const int64_t rows_q = rows_of(p, true), rows_kv = rows_of(p, false);
   if (p.batch == 0 || p.heads_q == 0 || rows_q == 0) {
-    return fmt::format("q: batch is {}, heads {} and length {}, wanted at least 1 of each", p.batch,
-                       p.heads_q, rows_q);
+    return fmt::format("q: has {} sequences of {} heads and {} rows, wanted at least 1 of each",
+                       p.batch, p.heads_q, rows_q);
   }
   if (p.heads_kv == 0 || rows_kv == 0) {
-    return fmt::format("k: heads are {} and the length {}, wanted at least 1 of each", p.heads_kv,
+    return fmt::format("k: has {} heads of {} rows, wanted at least 1 of each", p.heads_kv,
                        rows_kv);
   }
   return {};

@@ -1,12 +1,12 @@
 // A consumer warpgroup: 64 keys, and all queries that see keys of its block's tile.
 //
-// A step of 96 queries, from its dP and P to those of the next one (a: the accumulator, p: P or dS):
+// A step of 96 queries, from its dP and P to the next one's (a: the accumulator, p: P or dS):
 //
 //   p = P (a - delta), stored | a = S next | dK += p Q covers exp(a) | a = dQ^T = K^T dS^T
 //     | dV next += p dO covers the addition of dQ | a = dP next
+//
 // The two warpgroups exchange only dS, and drift apart: while one
 // computes exponentials or adds dQ, the other uses the Tensor Cores.
-// adds dQ the other has the Tensor Cores.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ struct Params : RowParams {
   uint32_t* next_tile;   // of keys
 };
 
-// A block's task: a KV tile. Rows: with options, those of its sequence.
+// A block's task: a KV tile. Rows: with options, its sequence's.
 template <class Rows>
 struct TaskOf {
   int batch, kv_head, tile;

@@ -160,7 +160,7 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
   return cudaSuccess;
 }
 
-// Of a tile, where tiles are split; with batch_invariant whatever the batch.
+// Returns the parts of a tile, where tiles are split; with batch_invariant for every batch the same.
 int splits_of(const ForwardProblem& p, const PlanContext& context) {
   return context.batch_invariant ? split::kSplits.front()
                                  : split::splits_of(p, context.device.multiprocessors);
@@ -226,7 +226,8 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
                   .parts = lay_out(problem, params, config, blocks),
                   .launches = {}};
   if (planned.parts.end == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   planned.launches = launches_of(problem, params, config, blocks, splits);
   const int device = context.device.device.index;

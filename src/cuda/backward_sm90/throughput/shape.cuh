@@ -161,7 +161,7 @@ struct Walk {
   __device__ __forceinline__ void find_head() {
     for (; block < task.range.begin; ++head) block += task.range.size();
   }
-  // Returns the block's index among those of all heads.
+  // Returns the block's index among the blocks of all heads.
   __device__ __forceinline__ int number() const {
     return (task.batch * p.heads_q + head) * p.q_blocks + block + rows_of(p, task).first_block;
   }

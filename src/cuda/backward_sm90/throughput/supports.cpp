@@ -26,7 +26,7 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
   // Launches have fewer blocks than a quarter of the chunks, and as many as tiles besides; zeros of a
   // packed batch take an eighth of a block per row.
   if (sum_of({chunks / 8, keys / (p.packed ? 8 : kBlockKeys)}) <= kMostBlocks) return {};
-  return fmt::format("q: batch is {}, heads {} and length {}, wanted fewer in all", p.batch,
+  return fmt::format("q: has {} sequences of {} heads and {} rows, wanted fewer in all", p.batch,
                      p.heads_q, p.seqlen_q);
 }
 

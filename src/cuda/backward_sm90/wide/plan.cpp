@@ -119,7 +119,8 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
                                .option_rows = needs_option_rows(problem, kHeadDim),
                                .option_tiles = needs_option_tiles(p)}};
   if (parts.end == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   Launches& launches = planned.launches;
   launches.begin_blocks = (rows * kLanes + kRowThreads - 1) / kRowThreads;

@@ -19,7 +19,7 @@ constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 std::string refuse_narrow(const ForwardProblem& p) {
   // backward_sm90 has those, in tiles of their size.
   if (std::max(p.head_dim_qk, p.head_dim_v) <= kHeadDim / 2) {
-    return fmt::format("q: head dimension is {}, and that of v {}, wanted one of more than {}",
+    return fmt::format("q: head dimension is {} and v's is {}, wanted one of them above {}",
                        p.head_dim_qk, p.head_dim_v, kHeadDim / 2);
   }
   return {};
@@ -32,7 +32,7 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
   const int64_t queries = product_of({p.heads_q, query_rows(p, kBlockQ)}) / 8;
   const int64_t keys = product_of({p.heads_kv, key_rows(p, kRows)}) / (p.packed ? 8 : kRows);
   if (sum_of({queries, keys}) <= kMostBlocks) return {};
-  return fmt::format("q: batch is {}, heads {} and length {}, wanted fewer in all", p.batch,
+  return fmt::format("q: has {} sequences of {} heads and {} rows, wanted fewer in all", p.batch,
                      p.heads_q, p.seqlen_q);
 }
 

@@ -100,8 +100,8 @@ Status check_limits(const AppendProblem& problem) {
     return unsupported("k_new: has {} rows, wanted at most {} on a GPU", new_row_count(p), kMost);
   }
   if (p.seqlen_kv > kMost || p.paging.num_pages > kMost || p.paging.table_pages > kMost) {
-    return unsupported("k: an entry has room for {} rows, wanted at most {} on a GPU", p.seqlen_kv,
-                       kMost);
+    return unsupported("k: has room for {} rows per sequence, wanted at most {} on a GPU",
+                       p.seqlen_kv, kMost);
   }
   return {};
 }

@@ -1,6 +1,6 @@
 // From fp8 to 16 bits, and from those to the type of O: bound by memory.
 //
-// Threads of a block: `lanes` of them beside each other in a row, eight elements each, then the next rows.
+// Threads of a block: `lanes` neighbours in a row, eight elements each, then the next rows.
 // Rows are counted as they lie in the workspace, so that its side is one stream.
 #pragma once
 

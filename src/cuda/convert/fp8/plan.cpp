@@ -64,7 +64,7 @@ ScaleInput as_scale(const VectorInput& scale) {
   return {.present = scale.present, .batch = scale.batch, .head = scale.head, .block = 0};
 }
 
-// Whether every row begins at a multiple of 8 elements, if the first does.
+// Returns whether every row begins at a multiple of 8 elements, if the first does.
 bool in_chunks(const RowStrides& stride, const Placed& placed, int64_t columns) {
   return columns % kChunk == 0 &&
          misaligned_rows("", stride, DType::bf16, placed.batch, placed.heads, placed.rows).empty();
@@ -243,7 +243,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const PlannedKernel&
   return launcher.launch(planned.convert_outputs, {.blocks = dim3(outputs.rows.blocks())}, outputs);
 }
 
-// Whether launches here may begin before those before them have ended: the code waits for them.
+// Returns whether a launch may begin before the earlier one has ended: its code waits for that.
 bool waits_for_earlier(const DeviceInfo& device) {
   return device.compute_capability == 90 &&
          device_code(build::targets::convert, device.compute_capability) == DeviceCode::compiled;
@@ -269,7 +269,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   const int64_t bytes =
       sum_of({planned.layout.rest, static_cast<int64_t>(attention->workspace_bytes)});
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "q: needs a workspace of 2^63 bytes or more, wanted less");
   }
   planned.early = context.early_start && waits_for_earlier(context.device);
   planned.has_rows = p.batch > 0 && planned.layout.q.heads > 0 && planned.layout.q.rows > 0;
@@ -293,7 +294,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 Variant variant(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .not_automatic_reason = "numbers past f16 are not the operator's",
+          .not_automatic_reason = "numbers past the range of f16 change the result",
           .sources = kFamily,
           .targets = build::targets::convert,
           .supports = but_not(supports(),

@@ -4,9 +4,9 @@
 //   groups in tiles:  | tile: largest magnitudes -> shared memory | scales | the tile again: convert |
 //   larger groups:    | scales = 0 | largest magnitudes -> scales | convert | scales |
 //
-// Threads of a tile: `lanes` of them beside each other in a row, eight elements each, then the next rows.
+// Threads of a tile: `lanes` neighbours in a row, eight elements each, then the next rows.
 // The scale of a larger group is its largest magnitude until all rows are converted: so nothing is
-// needed beside the outputs. A maximum and a sum of fixed parts do not depend on the order of blocks.
+// needed besides the outputs. A maximum and a sum of fixed parts do not depend on the order of blocks.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -58,7 +58,7 @@ struct Tile {
 
 __device__ __forceinline__ Tile find_tile(const Params& p) {
   const auto tiles = static_cast<uint32_t>(p.tiles), heads = static_cast<uint32_t>(p.heads);
-  // Heads are innermost: they lie beside each other where rows are [.., rows, heads, width].
+  // Heads are innermost: they are neighbours where rows are [.., rows, heads, width].
   const uint32_t head = blockIdx.x % heads, rest = blockIdx.x / heads;
   const auto tile = static_cast<int32_t>(rest % tiles);
   Tile out{static_cast<int32_t>(rest / tiles), static_cast<int32_t>(head), 0, 0, {}};
@@ -365,7 +365,7 @@ struct MeanSums {
   double sum[kMeanRows][kMeanColumns];
 };
 
-// A block has 16 channels of a head: two threads per row, sums in fp64, then those of all rows in a tree.
+// A block has 16 channels of a head: two threads per row, sums in fp64, then all rows' sums in a tree.
 template <class K>
 __global__ void __launch_bounds__(kMeanThreads, 2)
     find_means_kernel(const __grid_constant__ Params p) {

@@ -19,7 +19,7 @@ constexpr const char* kFamily = "convert";
 
 Strides strides_of(const RowStrides& strides) { return {strides.batch, strides.head, strides.row}; }
 
-// Whether every chunk of eight elements begins at a multiple of `bytes`.
+// Returns whether every chunk of eight elements begins at a multiple of `bytes`.
 bool are_aligned(const void* data, const RowStrides& strides, size_t element_size, size_t bytes) {
   uintptr_t all = reinterpret_cast<uintptr_t>(data);
   for (const int64_t stride : {strides.batch, strides.head, strides.row}) {
@@ -109,7 +109,7 @@ Status run(const QuantizeProblem& p, const QuantizeArguments& args, const Device
     return unsupported("{}", sentence);
   }
   const Cut cut = cut_of(p);
-  // Without a tile nobody else writes the scales.
+  // Without a tile nothing else writes the scales.
   return launch_all(launch::Launcher(kName, device.device.index, stream), params_of(p, args, cut),
                     cut.in_tiles && cut.tiles > 0);
 }

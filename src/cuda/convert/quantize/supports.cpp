@@ -45,12 +45,12 @@ std::string refusal(const QuantizeProblem& p, const DeviceInfo& device, std::str
     return sentence;
   }
   if (p.rows > kMostRows) {
-    return fmt::format("x: has {} rows an entry, wanted at most {}", p.rows, kMostRows);
+    return fmt::format("x: has {} rows per sequence, wanted at most {}", p.rows, kMostRows);
   }
   for (const int64_t blocks : {product_of({cut_of(p).tiles, p.heads, p.batch}), p.scales(),
                                p.has_mean ? product_of({p.head_dim, p.heads, p.batch}) : 0}) {
     if (blocks > kMostBlocks) {
-      return fmt::format("x: makes {} blocks of a launch, wanted at most {}", blocks, kMostBlocks);
+      return fmt::format("x: needs {} blocks in a launch, wanted at most {}", blocks, kMostBlocks);
     }
   }
   return {};

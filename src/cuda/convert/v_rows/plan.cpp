@@ -66,7 +66,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   if (!attention.ok()) return attention.status();
   const int64_t bytes = sum_of({rows_bytes(p), static_cast<int64_t>(attention->workspace_bytes)});
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "v: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "v: needs a workspace of 2^63 bytes or more, wanted less");
   }
   Planned planned{
       .problem = p,

@@ -53,7 +53,7 @@ PairParams make_params(const ForwardProblem& p, bool batch_invariant) {
   return params;
 }
 
-// Of the largest sizes alone. False: more bytes than there can be.
+// Lays out the workspace by the largest sizes. Returns false if it has 2^63 bytes or more.
 bool place_workspace(Planned& planned, const ForwardProblem& p, int64_t units) {
   const auto end_of = [](int64_t begin, int64_t bytes) {
     const int64_t end = sum_of({begin, bytes, kAlignment - 1});
@@ -115,7 +115,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       static_cast<unsigned int>(std::clamp<int64_t>(units, 1, block_count(p, context.device)));
   planned.params.most_units = static_cast<int>(units);
   if (!place_workspace(planned, p, units)) {
-    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+    return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
   {

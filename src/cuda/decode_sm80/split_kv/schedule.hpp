@@ -27,7 +27,7 @@ inline constexpr int kFewestOwnGranules = 2;  // per part, batch invariant
 inline constexpr int kLongUnit = 8;           // granules: up to this, a block gets one unit, ...
 inline constexpr int kUnitsPerBlock = 4;      // ... beyond it this many, for balance
 
-// Limit of units per launch: those of a window of sequences can be counted in 32 bits.
+// Limit of units per launch: the units of a window of sequences can be counted in 32 bits.
 inline constexpr int64_t kMostUnits = 1 << 23;
 
 // Keys [begin, end) and tiles of rows of a sequence.

@@ -23,7 +23,7 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
   }
   const Config& config = kConfigs[static_cast<size_t>(config_index(p))];
   if (p.mixes_fp8() && config.head_dim_qk > kMostColumnsOfTwoTypes) {
-    return fmt::format("v: dtype is {} and rows are of {} columns, wanted k's {} past {}",
+    return fmt::format("v: dtype is {} at head dimension {}, wanted k's {} above {}",
                        to_string(p.v_dtype), p.head_dim_qk, to_string(p.k_dtype),
                        kMostColumnsOfTwoTypes);
   }

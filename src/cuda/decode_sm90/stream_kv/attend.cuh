@@ -188,7 +188,7 @@ struct Warp {
     }
     largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
     largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
-    // Exponents are biased as in fp32: the factor's brings that of the largest number to 14.
+    // Exponents are biased as in fp32: the factor's brings the largest number's to 14.
     const uint32_t exponent = min(127 + 14 + 127 - (largest >> 7), 253U);
     const float factor = __uint_as_float(exponent << 23);
 #pragma unroll

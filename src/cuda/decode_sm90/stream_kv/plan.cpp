@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view kName = "decode_sm90";
 constexpr int64_t kAlignment = 256;  // of each array in the workspace
-// Blocks of the second kernel on one SM: those that there is room for beside the first, and those that
+// Blocks of the second kernel on one SM: as many as fit next to the first, and as many as
 // run at once after it.
 constexpr int64_t kJoinBlocksBeside = 4, kJoinBlocksAfter = 16;
 
@@ -66,7 +66,7 @@ void set_boxes(Planned& planned, const ForwardProblem& p) {
 }
 
 // As many blocks as rows while there are few, and later one for as many rows as a warp has lanes.
-// Where few rows are joined, those are best that wait beside the first kernel.
+// Where few rows are joined, blocks that wait next to the first kernel are best.
 launch::Grid join_grid_of(const ForwardProblem& p, const Planned& planned, int multiprocessors) {
   const int64_t rows = product_of({p.batch, p.heads_kv, planned.params.rows_of_head});
   const bool beside = config_of(planned).row_tiles == 1 && !planned.params.batch_invariant;
@@ -78,7 +78,7 @@ launch::Grid join_grid_of(const ForwardProblem& p, const Planned& planned, int m
       .threads = static_cast<unsigned int>(32 * std::max<int64_t>(1, divide_up(p.head_dim_v, 32)))};
 }
 
-// Of the largest sizes alone. False: more bytes than there can be.
+// Lays out the workspace by the largest sizes. Returns false if it has 2^63 bytes or more.
 bool place_workspace(Planned& planned, const ForwardProblem& p, bool batch_invariant) {
   const auto end_of = [](int64_t begin, int64_t bytes) {
     const int64_t end = sum_of({begin, bytes, kAlignment - 1});
@@ -178,7 +178,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.tile_shift = std::countr_zero(static_cast<unsigned int>(config_of(planned).rows()));
   set_boxes(planned, p);
   if (!place_workspace(planned, p, context.batch_invariant)) {
-    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+    return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
   {

@@ -28,7 +28,7 @@ const Config& config_of(const ForwardProblem& p) {
 
 std::string refuse_sizes(const ForwardProblem& p, const PlanContext&) {
   if (p.tree_mask.present && size_of(p.k_dtype) == 1) {
-    return fmt::format("tree_mask: is given with k of {}, wanted one of 16 bits",
+    return fmt::format("tree_mask: is given with a k of {}, wanted a k of 16 bits",
                        to_string(p.k_dtype));
   }
   if (config_index(p) < 0) {
@@ -47,12 +47,12 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext&) {
   }
   // As the second kernel counts them.
   if (const int64_t rows = product_of({p.batch, p.heads_kv, rows_of(p)}); rows > kMostJoinRows) {
-    return fmt::format("q: has {} rows, of {} queries an entry, wanted at most {}", rows,
+    return fmt::format("q: has {} rows, {} queries per sequence, wanted at most {}", rows,
                        p.seqlen_q, kMostJoinRows);
   }
   const int64_t granules = product_of({p.batch, p.heads_kv, divide_up(p.seqlen_kv, kGranule)});
   if (granules > kMostGranules) {
-    return fmt::format("k: has {} times {} keys, wanted at most {} times", granules, kGranule,
+    return fmt::format("k: has {} pieces of {} keys, wanted at most {}", granules, kGranule,
                        kMostGranules);
   }
   return {};

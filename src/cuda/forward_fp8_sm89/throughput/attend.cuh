@@ -10,7 +10,7 @@
 //
 // So the Tensor Cores add up few keys, which matters since they truncate each product some 13
 // bits below the sum that it is added to. No P exceeds e4m3's range, and a key that dominates
-// a row makes the others of its tile too small for e4m3, but not those of all other tiles.
+// a row makes the others of its tile too small for e4m3, but no other tile's.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Rows {
   }
 };
 
-// s = P of the tile, whose sums are added to those of the rows.
+// s = P of the tile, whose sums are added to the rows' sums.
 template <class S>
 __device__ __forceinline__ void exponentiate(Scores<S>& s, Rows<S>& rows, float scale,
                                              Meeting& factor) {

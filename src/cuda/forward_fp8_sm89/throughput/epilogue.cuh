@@ -46,7 +46,7 @@ __device__ __forceinline__ void store_four(const Params& p, int64_t place, float
                  f16 ? ptx::pack_f16x2(c, d) : ptx::pack_bf16x2(c, d));
 }
 
-// Normalises and stores one row of each lane, that of `slot`: a lane has four
+// Normalises and stores one row of each lane, the row `slot`: a lane has four
 // neighbouring columns of every 16. Returns false if the result is wrong: an output is
 // not finite although its row's sum is not NaN, or the row's reference is too large.
 template <class S>

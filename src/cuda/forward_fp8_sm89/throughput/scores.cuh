@@ -122,7 +122,7 @@ __device__ __forceinline__ void pack_rest(Probabilities<S>& rest, const Scores<S
   }
 }
 
-// The factors by which the sums so far, and those of a tile, are multiplied when added.
+// The factors by which the sums so far, and a tile's sums, are multiplied when added.
 struct Meeting {
   float before[2], now[2];
 };

@@ -232,7 +232,7 @@ struct Consumer {
   struct Meeting {
     float before[2], now[2];
   };
-  // Adds this group's sums, relative to `its_reference`, to those of earlier groups.
+  // Adds this group's sums, relative to `its_reference`, to the sums of earlier groups.
   __device__ __forceinline__ Meeting meet(const float (&its_reference)[2]) {
     Meeting factor;
 #pragma unroll
@@ -381,7 +381,7 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(o);
   }
-  // P as e4m3 rounds it. Without kSums, sums of the rounded P replace those of P before rounding.
+  // P as e4m3 rounds it. Without kSums, sums of the rounded P replace the sums of P before rounding.
   template <bool kSums, bool kLargest>
   __device__ __forceinline__ void attend() {
     clear();

@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kName = "forward_fp8_sm90:options";
 constexpr std::string_view kFamily = "forward_fp8_sm90";
 
-// Of Q, K and the workspace.
+// Tensor maps of Q, K and the workspace.
 using MapCache = host::PointerCache<Maps, 3>;
 
 struct Planned {
@@ -69,7 +69,7 @@ int64_t workspace_bytes(const ForwardProblem& p, const OptionParams& params) {
   return product_of({tensor_batch(p), params.heads_kv, params.head_dim_v, params.vt_keys});
 }
 
-// Without keys no block uses those of K and V, but the launch takes all: any map does.
+// Without keys no block uses the maps of K and V, but the launch takes all: any map does.
 cudaError_t encode(Maps& maps, const ForwardProblem& p, const OptionParams& params,
                    const Config& config) {
   const auto one = [](CUtensorMap& map, const void* base, const host::TensorLayout& layout,
@@ -149,7 +149,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
       {args.q, args.k, params.vt}, maps,
       [&](Maps& made) { return encode(made, p, params, config); }, cudaSuccess);
   FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
-  // Early of the transposition alone: that has waited for what came before.
+  // Early only for the transposition, which has waited for the work before it.
   return launcher.launch(planned.attention,
                          {.blocks = dim3(planned.blocks), .early = params.vt_keys > 0}, maps,
                          params);
@@ -174,7 +174,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       int64_t{planned.params.order.size()} * planned.params.parts, context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(p, planned.params);
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "k: needs a workspace of 2^63 bytes or more, wanted less");
   }
   const int device = context.device.device.index;
   FLASHCORE_RETURN_IF_ERROR(load(planned, launch::Loader(kName, device), p.dtype == DType::f8e5m2));

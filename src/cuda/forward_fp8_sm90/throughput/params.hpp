@@ -3,7 +3,7 @@
 //   transpose       V^T into the workspace, and 0 into amax_o and amax_s, where they are wanted
 //   an instance     attention; it starts while the values are still being transposed
 //
-//   clear_largest   those zeros alone, where V^T is not made
+//   clear_largest   only those zeros, where V^T is not made
 //   exact           instead of the instance, of tensors that do not begin at multiples of 16 bytes
 #pragma once
 

@@ -44,7 +44,7 @@ void set_params(Params& params, const ForwardProblem& p, int block_q, Terms term
   params.k_scale = {nullptr, p.k_scale.batch, p.k_scale.head};
   params.v_scale = {nullptr, p.v_scale.batch, p.v_scale.head};
   params.sinks_step = p.sinks.head;
-  // Of a V that the caller stores transposed none is made.
+  // A V that the caller stores transposed needs no V^T.
   const int64_t made = p.v_transposed ? 0 : p.seqlen_kv;
   params.vt_keys = static_cast<int>((made + kBlockKv - 1) / kBlockKv * kBlockKv);
 }

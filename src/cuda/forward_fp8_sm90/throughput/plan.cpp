@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kName = "forward_fp8_sm90";
 
-// Of Q, K and V^T.
+// Tensor maps of Q, K and V^T.
 using MapCache = host::PointerCache<Maps, 3>;
 
 struct Planned {
@@ -39,7 +39,7 @@ int64_t workspace_bytes(const Params& params) {
   return product_of({params.batch, params.heads_kv, params.head_dim_v, params.vt_keys});
 }
 
-// Without keys no block uses those of K and V, but the launch takes all: any map does.
+// Without keys no block uses the maps of K and V, but the launch takes all: any map does.
 cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params,
                    const Config& config) {
   const int head_dim = params.head_dim_v;
@@ -97,7 +97,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
         static_cast<unsigned int>(params.vt_keys / kBlockKv * params.batch * params.heads_kv);
     FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.transpose, {.blocks = dim3(blocks)}, params));
   }
-  // Early of the transposition alone: that has waited for what came before.
+  // Early only for the transposition, which has waited for the work before it.
   return launcher.launch(planned.attention, {.blocks = dim3(planned.blocks), .early = makes_values},
                          maps, params);
 }
@@ -118,20 +118,21 @@ Status load(Planned& planned, const launch::Loader& loader, bool v_transposed) {
 // What a variant computes differently.
 struct Options {
   Terms terms = Terms::as_needed;
-  bool three = false;  // consumers at 128
+  bool is_192x64 = false;  // the tile at head dimension 128
 };
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            const Options& options) {
   Planned planned{};
-  planned.config = options.three ? k192x64 : choose_config(p.head_dim_qk);
+  planned.config = options.is_192x64 ? k192x64 : choose_config(p.head_dim_qk);
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
   set_params(planned.params, p, config.block_q(), options.terms);
   planned.blocks = static_cast<unsigned int>(
       std::min<int64_t>(planned.params.order.size(), context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(planned.params);
   if (bytes == kTooLarge) {
-    return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
+    return Status(StatusCode::invalid_argument,
+                  "k: needs a workspace of 2^63 bytes or more, wanted less");
   }
   if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
   const int device = context.device.device.index;
@@ -151,7 +152,7 @@ Variant variant(std::string_view name, std::string_view not_automatic_reason,
           .automatic = not_automatic_reason.empty(),
           .not_automatic_reason = not_automatic_reason,
           .targets = build::targets::forward_fp8_sm90,
-          .supports = options.three ? supports_192x64() : supports(),
+          .supports = options.is_192x64 ? supports_192x64() : supports(),
           .plan = [options](const ForwardProblem& p, const PlanContext& context) {
             return plan(p, context, options);
           }};
@@ -160,7 +161,7 @@ Variant variant(std::string_view name, std::string_view not_automatic_reason,
 }  // namespace
 
 std::vector<Variant> variants() {
-  return {variant("forward_fp8_sm90:192x64", {}, {.three = true}), variant(kName, {}, {}),
+  return {variant("forward_fp8_sm90:192x64", {}, {.is_192x64 = true}), variant(kName, {}, {}),
           variant("forward_fp8_sm90:precise", "probabilities in two terms take longer",
                   {.terms = Terms::two}),
           options_variant()};

@@ -55,9 +55,9 @@ Supports supports() {
 }
 
 Supports supports_192x64() {
-  Supports three = supports();
-  three.head_dims.least = three.head_dims.most = kConfigs[k192x64].head_dim;
-  return three;
+  Supports supports_128 = supports();
+  supports_128.head_dims.least = supports_128.head_dims.most = kConfigs[k192x64].head_dim;
+  return supports_128;
 }
 
 Supports option_supports() {

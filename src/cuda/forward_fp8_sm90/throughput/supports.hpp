@@ -7,7 +7,7 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 Supports supports();
 
-// Of forward_fp8_sm90:192x64, and of forward_fp8_sm90:options.
+// What forward_fp8_sm90:192x64 and forward_fp8_sm90:options support.
 Supports supports_192x64();
 Supports option_supports();
 

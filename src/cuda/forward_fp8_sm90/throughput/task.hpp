@@ -33,7 +33,7 @@ struct Task {
 // With options.
 struct OptionTask : Task {
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors
-  int v_block;        // V^T's first block of keys, among those of the head
+  int v_block;        // V^T's first block of keys, among the head's
   int column;         // the first column of V
 
   constexpr bool exists() const { return first_query < rows_q; }  // a packed slot may be empty

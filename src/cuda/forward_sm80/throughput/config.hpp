@@ -167,7 +167,7 @@ constexpr int launch_columns(int element_bytes) {
 constexpr bool has_scores_kernel(int config) { return config == 0 || config == 2; }
 
 // Returns the row whose kernel with all features serves a row: head dimension 96 uses
-// that of 128, whose tile has the same rows and threads, to keep the library small.
+// 128's, whose tile has the same rows and threads, to keep the library small.
 constexpr int config_with_all(int config) { return config == 1 ? 2 : config; }
 static_assert(kConfigs[1].block_q() == kConfigs[2].block_q() &&
               kConfigs[1].threads() == kConfigs[2].threads());

@@ -101,7 +101,7 @@ ElementType element_type(DType dtype) {
   return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
 }
 
-// Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins. `lead`: what
+// Returns whether a tensor's rows are aligned 16-byte chunks, except for its beginning. `lead`: what
 // its batch stride leads to.
 bool has_chunks(const RowStrides& stride, DType dtype, int64_t lead, int64_t heads, int64_t rows,
                 int64_t head_dim) {
@@ -109,7 +109,7 @@ bool has_chunks(const RowStrides& stride, DType dtype, int64_t lead, int64_t hea
          misaligned_rows("", stride, dtype, lead, heads, rows).empty();
 }
 
-// Whether O may be written in 16-byte pieces: it has 16 bits, and the type that P has or, where inputs
+// O may be written in 16-byte pieces if it has 16 bits, and the type that P has or, where inputs
 // are stored in fp8, either.
 bool has_vectors(const ForwardProblem& p) {
   if (is_fp8(p.dtype)) {
@@ -164,7 +164,7 @@ void set_scores(Params& params, const ForwardProblem& p) {
   params.score_unit_log2 = finite(params.score_unit * kLog2E);
 }
 
-// Whether a kernel may read the elements of `count` neighbouring keys at once, the first one a
+// Returns whether a kernel may read the elements of `count` neighbouring keys at once, the first one a
 // multiple of it, up to the last key.
 bool has_groups(const PairMatrix& m, int64_t keys, size_t element_bytes, int count) {
   return m.data != nullptr && m.key == 1 && keys % count == 0 && m.batch % count == 0 &&
@@ -198,7 +198,7 @@ void set_fp8(Fp8Params& params, const ForwardProblem& p) {
 }
 
 void bind_scales(Fp8Params& params, const ForwardProblem& p, const Arguments& args) {
-  const bool has_keys = p.seqlen_kv > 0;  // without them those of K and V have no element
+  const bool has_keys = p.seqlen_kv > 0;  // without them K and V have no element
   params.q_scale.data = p.q_scale.present ? args.q_scale : nullptr;
   params.k_scale.data = p.k_scale.present && has_keys ? args.k_scale : nullptr;
   params.v_scale.data = p.v_scale.present && has_keys ? args.v_scale : nullptr;
@@ -243,7 +243,7 @@ LaunchParams make_params(const ForwardProblem& p, const Config& config, int bloc
   params.sinks = {nullptr, 0, p.sinks.head};
 
   params.order = host::tile_order(p, block_q, host::section_rows(p, kSectionBytes));
-  // Of launches that have blocks; others divide by nothing.
+  // For launches that have blocks; others divide by nothing.
   const auto by = [](int64_t d) {
     return attention::divisor(static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
   };
@@ -308,12 +308,12 @@ int64_t partial_rows(const ForwardProblem& p) {
   return p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q);
 }
 
-// Whether the query heads of a KV head differ in what is no row.
+// Returns whether the query heads of a KV head have scales or largest values of their own.
 bool has_numbers_by_head(const ForwardProblem& p) {
   return p.q_scale.head != 0 || p.o_scale.head != 0 || p.amax_o.head != 0 || p.amax_s.head != 0;
 }
 
-// Whether there are outputs that combine_splits does not write.
+// Returns whether there are outputs that combine_splits does not write.
 bool has_fp8_outputs(const ForwardProblem& p) {
   return is_fp8(p.o_dtype) || p.amax_o.present || p.amax_s.present;
 }
@@ -419,7 +419,7 @@ Launch make_launch(const ForwardProblem& p, const Choice& choice) {
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context, Kind kind) {
-  // Whether heads are grouped depends on the longest sequence.
+  // The longest sequence decides whether heads are grouped.
   const ForwardProblem p = context.batch_invariant || has_numbers_by_head(asked)
                                ? asked
                                : host::with_grouped_heads(asked);

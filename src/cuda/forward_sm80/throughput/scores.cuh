@@ -2,7 +2,7 @@
 //
 // With features, the resulting scores are in units of log2, or natural if the
 // softmax is exact; without, they are raw, and the softmax scales them. The
-// order is that of docs/semantics.md: scale, softcap, bias, ALiBi, masks.
+// order is docs/semantics.md's: scale, softcap, bias, ALiBi, masks.
 #pragma once
 
 #include <cstdint>

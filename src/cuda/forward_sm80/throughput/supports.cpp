@@ -29,7 +29,7 @@ bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16
 std::string refuse_sizes(const ForwardProblem& p, Kind kind) {
   const int config = config_index(p);
   if (config < 0) {
-    return fmt::format("q: head dimension is {} and that of v {}, wanted at most {}", p.head_dim_qk,
+    return fmt::format("q: head dimension is {} and v's is {}, wanted at most {}", p.head_dim_qk,
                        p.head_dim_v, kLargestHeadDim);
   }
   if (std::string refusal = refuse_rows(p, attention::kMostRows); !refusal.empty()) return refusal;
@@ -47,7 +47,7 @@ std::string refuse_sizes(const ForwardProblem& p, Kind kind) {
   return {};
 }
 
-// Of the kernel for caches: rows are copied in pieces of 16 bytes, whose numbers have 32 bits.
+// The kernel for caches copies rows in pieces of 16 bytes, whose numbers have 32 bits.
 std::string refuse_chunks(const ForwardProblem& p) {
   const int64_t lead = lead_of_keys(p), rows = rows_of_keys(p);
   for (const auto& [name, stride] : {std::pair{"k", &p.k}, {"v", &p.v}}) {
@@ -69,7 +69,7 @@ std::string refuse_chunks(const ForwardProblem& p) {
   return {};
 }
 
-// Of the kernel for caches.
+// Refuses caches that the kernel for caches does not take.
 std::string refuse_cache(const ForwardProblem& p) {
   if (p.paging.present && p.paging.num_pages < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);
@@ -79,7 +79,7 @@ std::string refuse_cache(const ForwardProblem& p) {
                        p.paging.flat ? "kv_indices" : "page_table", p.paging.table_page);
   }
   if (p.seqlen_kv >= attention::kMostRows) {
-    return fmt::format("k: has {} rows of an entry, wanted less than {}", p.seqlen_kv,
+    return fmt::format("k: has {} rows per sequence, wanted less than {}", p.seqlen_kv,
                        attention::kMostRows);
   }
   return refuse_chunks(p);

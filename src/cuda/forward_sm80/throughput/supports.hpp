@@ -16,7 +16,7 @@ int config_index(const ForwardProblem& problem);
 
 Supports supports(Kind kind = Kind::half);
 
-// Whether a problem's keys are shared out to several blocks without being asked to: few queries
+// Returns whether a problem's keys are split among several blocks without a request: few queries
 // against long keys that leave most of the GPU idle. Never with PlanContext::batch_invariant, as
 // the choice cannot know how few there are.
 bool splits_keys(const ForwardProblem& problem, const PlanContext& context);

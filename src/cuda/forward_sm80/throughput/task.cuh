@@ -66,7 +66,7 @@ __device__ inline int split_tiles(const Task& task, int block_kv) {
   return static_cast<int>(split_keys(task.sequence.len_kv)) / block_kv;
 }
 
-// With splits, those of a tile and its group of heads are consecutive:
+// With splits, the splits of a tile and its group of heads are consecutive:
 // blocks that run at the same time share keys and values.
 template <bool kSplits, class P>
 __device__ inline Task find_task(const P& p, uint32_t index, int block_q) {

@@ -24,7 +24,7 @@ std::string config_text(const Config& config) {
   return fmt::format("cluster={},blocks={}", config.ranks, config.blocks);
 }
 
-// Whether a row of kConfigs computes the problem as it should: one of the head dimension, and alone
+// Returns whether a row of kConfigs computes the problem: it has the head dimension, and is alone
 // only where a block holds all keys.
 bool serves(const Config& config, int own, const ForwardProblem& p) {
   return config.head_dim == kConfigs[static_cast<size_t>(own)].head_dim &&

@@ -140,7 +140,7 @@ void bind(PagedParams& params, const ForwardProblem& p, const Arguments& args) {
   if (p.paging.present) host::bind_cache_params(params.cache, p, args);
 }
 
-// The tensor maps for these pointers. Without keys no block uses those of K and V, but all are
+// The tensor maps for these pointers. Without keys no block uses the maps of K and V, but all are
 // fetched ahead: any map does.
 cudaError_t encode(Maps& maps, const ForwardProblem& p, const Arguments& args, const Config& config,
                    bool has_keys) {

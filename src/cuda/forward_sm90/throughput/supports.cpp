@@ -14,7 +14,7 @@
 namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
 
-// Of the kernel for pages.
+// Refuses caches that the kernel for pages does not take.
 std::string refuse_cache(const ForwardProblem& p) {
   const int config = choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p));
   if (p.paging.num_pages < 1) {

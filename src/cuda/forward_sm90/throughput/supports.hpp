@@ -7,7 +7,7 @@ namespace flashcore::cuda::forward_sm90::throughput {
 
 Supports supports();
 
-// The same of keys and values in pages.
+// What the kernel for keys and values in pages supports.
 Supports paged_supports();
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

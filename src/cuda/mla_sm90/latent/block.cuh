@@ -25,10 +25,16 @@ struct Block {
   int count;  // of units
 
   __device__ uint32_t slot(uint32_t i) const { return shared + i * kSlotBytes; }
-  __device__ uint32_t full(uint32_t slot) const { return barrier(offsetof(Notes, full), slot); }
-  __device__ uint32_t ready(uint32_t slot) const { return barrier(offsetof(Notes, ready), slot); }
-  __device__ uint32_t go(uint32_t slot) const { return barrier(offsetof(Notes, go), slot); }
-  __device__ uint32_t empty(uint32_t slot) const { return barrier(offsetof(Notes, empty), slot); }
+  __device__ uint32_t full(uint32_t slot) const {
+    return barrier(offsetof(BlockState, full), slot);
+  }
+  __device__ uint32_t ready(uint32_t slot) const {
+    return barrier(offsetof(BlockState, ready), slot);
+  }
+  __device__ uint32_t go(uint32_t slot) const { return barrier(offsetof(BlockState, go), slot); }
+  __device__ uint32_t empty(uint32_t slot) const {
+    return barrier(offsetof(BlockState, empty), slot);
+  }
 
   // Where a row's partial result is.
   __device__ int64_t partial_row(const Params& p, int of_slot, int row) const {
@@ -37,7 +43,7 @@ struct Block {
 
  private:
   __device__ uint32_t barrier(size_t of, uint32_t slot) const {
-    return shared + kNotesAt + static_cast<uint32_t>(of) + 8 * slot;
+    return shared + kBlockStateAt + static_cast<uint32_t>(of) + 8 * slot;
   }
 };
 
@@ -53,8 +59,8 @@ __device__ __forceinline__ Block this_block(const Params& p, int count) {
           count};
 }
 
-__device__ __forceinline__ Notes& notes() {
-  return *reinterpret_cast<Notes*>(ptx::dynamic_shared() + kNotesAt);
+__device__ __forceinline__ BlockState& block_state() {
+  return *reinterpret_cast<BlockState*>(ptx::dynamic_shared() + kBlockStateAt);
 }
 
 // A value that is the same in all lanes of the warp, in uniform registers.

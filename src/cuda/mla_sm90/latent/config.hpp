@@ -1,6 +1,6 @@
 // Tiles and shared memory of mla_sm90. There is one config.
 //
-//   slot 0 | slot 1 | slot 2 | last 64 columns of Q | columns 496 to 511 of Q | notes
+//   slot 0 | slot 1 | slot 2 | last 64 columns of Q | columns 496 to 511 of Q | block state
 //
 // A slot is a tile of 64 keys, or of 64 rows of Q on their way to registers. Its rows lie in groups of 8,
 // a group in panels of 64 columns: a box of a group is as contiguous in shared memory as in a cache.
@@ -36,13 +36,13 @@ inline constexpr int kEarlySteps = 24;
 
 inline constexpr uint32_t kRopeAt = kSlots * kSlotBytes, kRopeBytes = kRows * 128;
 inline constexpr uint32_t kLastStepAt = kRopeAt + kRopeBytes, kLastStepBytes = kRows * 32;
-inline constexpr uint32_t kNotesAt = kLastStepAt + kLastStepBytes;
+inline constexpr uint32_t kBlockStateAt = kLastStepAt + kLastStepBytes;
 
 // Registers of a thread after the launch's are shared out.
 inline constexpr int kScoreRegisters = 184, kValueRegisters = 160;
 
 // What the warpgroups tell each other. Scratch of the search for units before the first tile.
-struct Notes {
+struct BlockState {
   float factor[kSlots][kRows];          // of rows of O, from before the slot's keys on
   uint64_t full[kSlots];                // the slot is loaded
   uint64_t ready[kSlots];               // its probabilities are there, or Q has left it
@@ -50,7 +50,7 @@ struct Notes {
   uint64_t empty[kSlots];               // it may be loaded again
   uint32_t raised[kSlots][kRows / 16];  // whether a warp's rows have factors other than 1
 };
-inline constexpr uint32_t kSharedBytes = kNotesAt + sizeof(Notes);
+inline constexpr uint32_t kSharedBytes = kBlockStateAt + sizeof(BlockState);
 static_assert(kSharedBytes <= 232448);
 
 inline constexpr int kJoinThreads = 128;  // of the second kernel: a warp per 128 columns

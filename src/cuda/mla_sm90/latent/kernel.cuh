@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::wait_for_earlier_grids();
   ptx::start_next_grid();  // that grid reads only results of earlier grids before it waits
   const int count =
-      uniform(find_units(p, this_block(p, 0), reinterpret_cast<Scratch&>(notes().factor)));
+      uniform(find_units(p, this_block(p, 0), reinterpret_cast<Scratch&>(block_state().factor)));
   if (count == 0) return;
   const int group = uniform(static_cast<int>(threadIdx.x) / 128);
   if (group == 0) {

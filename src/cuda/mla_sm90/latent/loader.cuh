@@ -22,7 +22,7 @@ class Loader {
     for (uint32_t slot = 0; slot < kSlots && more(); ++slot) load(slot);
   }
 
-  // Whether there is more to load.
+  // Returns whether there is more to load.
   __device__ bool more() const { return unit_ < block_.count; }
 
   // Loads the next tile.

@@ -62,7 +62,7 @@ Params make_params(const ForwardProblem& p, const PlanContext& context) {
   return params;
 }
 
-// Of the largest sizes alone. False: more bytes than there can be.
+// Lays out the workspace by the largest sizes. Returns false if it has 2^63 bytes or more.
 bool place_workspace(Planned& planned, const ForwardProblem& p) {
   const auto end_of = [](int64_t begin, int64_t bytes) {
     const int64_t end = sum_of({begin, bytes, kAlignment - 1});
@@ -128,7 +128,7 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
                            std::max(std::min(rows, most), (rows + kJoinLanes - 1) / kJoinLanes))),
                        .early = true};
   if (!place_workspace(planned, p)) {
-    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+    return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
   {

@@ -1,16 +1,16 @@
 // Cuts the work of a launch by its lengths. This happens on the device: a plan knows only
 // the largest sizes, and one captured launch serves all later lengths.
 //
-//   item    the tiles of 64 keys that a sequence's queries see
-//   line    the items, one after the other, each in some positions
-//   share   of the line: a range of positions, for one block of each tile of rows
-//   part    what a share has of an item; at most one
+//   item    a work item, one sequence: the tiles of 64 keys that its queries see
+//   list    the work list: all items, as many positions each as it costs
+//   share   a range of positions on the list, for one block of each tile of rows
+//   part    the part of an item in a share; at most one
 //
-// The cheapest of three ways to lay the line out, by tiles of the busiest block:
+// The cheapest of three ways to lay the list out, by tiles of the busiest block:
 //
-//   whole   an item is one position: nothing is cut, and a share has as many items as the others
-//   equal   an item is as many positions as there are shares for each, and its parts are equally long
-//   even    an item is its tiles and one for its end, and shares are equally long
+//   whole   an item costs one position: nothing is cut, and a share has as many items as the others
+//   equal   an item costs as many positions as there are shares for each, and its parts are equally long
+//   even    an item costs its tiles and one for its end, and shares are equally long
 //
 // constexpr: shared by kernels, plans and host tests.
 #pragma once
@@ -25,7 +25,7 @@ enum class Layout : int32_t { whole, equal, even };
 inline constexpr int kEndTiles = 1, kEqualCutTiles = 2, kEvenCutTiles = 7;
 inline constexpr int64_t kMostPositions = 1 << 30;
 
-// How a launch's line is laid out. each: positions of a share.
+// How a launch's work list is laid out. each: positions of a share.
 struct Cutting {
   Layout layout;
   int each;
@@ -37,7 +37,7 @@ constexpr int quotient_up(int a, int b) {
                           static_cast<unsigned>(b));
 }
 
-// Of `items` items of `tiles` tiles in all, the longest of `longest`.
+// Chooses the layout for `items` work items of `tiles` tiles in all, the longest of `longest` tiles.
 constexpr Cutting cutting(int tiles, int items, int longest, int shares) {
   if (items == 0) return {Layout::whole, 1, 1};
   const int items_each = quotient_up(items, shares);
@@ -56,8 +56,8 @@ constexpr Cutting cutting(int tiles, int items, int longest, int shares) {
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 
-// Positions of an item.
-constexpr int places(const Cutting& cut, int tiles) {
+// The cost of an item: its positions on the list.
+constexpr int item_cost(const Cutting& cut, int tiles) {
   if (tiles == 0) return 0;
   if (cut.layout == Layout::even) return tiles + kEndTiles;
   return cut.layout == Layout::equal ? least(cut.parts, tiles) : 1;
@@ -71,7 +71,7 @@ struct Part {
   constexpr bool empty() const { return end <= begin; }
 };
 
-// Of the item that begins at position `first` of the line.
+// Returns a share's part of the item that begins at position `first` of the list.
 constexpr Part part_of(const Cutting& cut, int first, int tiles, int share) {
   if (tiles == 0) return {0, 0, -1};
   const int64_t begin = int64_t{share} * cut.each - first;
@@ -84,7 +84,7 @@ constexpr Part part_of(const Cutting& cut, int first, int tiles, int share) {
     const bool whole = from == 0 && to == tiles;
     return {from, to, whole ? -1 : 2 * share + (from == 0 ? 1 : 0)};
   }
-  const int parts = places(cut, tiles);
+  const int parts = item_cost(cut, tiles);
   if (begin < 0 || begin >= parts) return {0, 0, -1};
   const auto cut_at = [&](int64_t part) {
     return static_cast<int>(static_cast<uint64_t>(part) * static_cast<unsigned>(tiles) /
@@ -103,14 +103,14 @@ struct Parts {
 constexpr Parts parts_of(const Cutting& cut, int first, int tiles) {
   if (tiles == 0) return {0, 0, 0, 0};
   if (cut.layout == Layout::whole) return {1, 0, 0, 0};
-  if (cut.layout == Layout::equal) return {places(cut, tiles), first, 1, 0};
+  if (cut.layout == Layout::equal) return {item_cost(cut, tiles), first, 1, 0};
   const auto each = static_cast<unsigned>(cut.each);
   const auto first_share = static_cast<int>(static_cast<unsigned>(first) / each);
   const auto last_share = static_cast<int>(static_cast<unsigned>(first + tiles - 1) / each);
   return {last_share - first_share + 1, 2 * first_share, 2, 1};
 }
 
-// Partial results of a launch, of each tile of rows.
+// The slots for partial results of a launch, for each tile of rows.
 constexpr int slot_count(int shares) { return 2 * shares; }
 
 }  // namespace flashcore::cuda::mla_sm90::latent

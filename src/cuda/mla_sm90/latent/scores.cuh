@@ -184,7 +184,7 @@ class Scores {
     for (int i = 0; i < 2; ++i) most[i] = attention::lane_max(s, i);
     const bool raised = __any_sync(0xffffffffU, most[0] > reference_[0] + p_.headroom ||
                                                     most[1] > reference_[1] + p_.headroom) != 0;
-    if (lane() == 0) notes().raised[ring_.slot][warp_] = raised ? 1 : 0;
+    if (lane() == 0) block_state().raised[ring_.slot][warp_] = raised ? 1 : 0;
     if (!raised) return;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -194,7 +194,7 @@ class Scores {
       reference_[i] = to;
       sum_[i] *= factor;
       rounded_[i] *= factor;
-      if (lane() % 4 == 0) notes().factor[ring_.slot][row_of(warp_, lane(), i)] = factor;
+      if (lane() % 4 == 0) block_state().factor[ring_.slot][row_of(warp_, lane(), i)] = factor;
     }
   }
 
@@ -266,7 +266,8 @@ class Scores {
   __device__ void leave_factors(const float (&end_factor)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (lane() % 4 == 0) notes().factor[ring_.slot][row_of(warp_, lane(), i)] = end_factor[i];
+      if (lane() % 4 == 0)
+        block_state().factor[ring_.slot][row_of(warp_, lane(), i)] = end_factor[i];
     }
   }
 

@@ -32,7 +32,7 @@ std::string refuse_values(const ForwardProblem& p) {
        {std::tuple{"batch", lead_of_keys(p), p.v.batch, p.k.batch},
         {"row", rows_of_keys(p), p.v.row, p.k.row}}) {
     if (extent > 1 && of_v != of_k) {
-      return fmt::format("v: {} stride is {}, wanted that of k, {}: v is its first columns", name,
+      return fmt::format("v: {} stride is {}, wanted k's {}, because v is k's first columns", name,
                          of_v, of_k);
     }
   }
@@ -42,7 +42,7 @@ std::string refuse_values(const ForwardProblem& p) {
 std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
   if (std::string refusal = refuse_values(p); !refusal.empty()) return refusal;
   if (context.batch_invariant) {
-    return "batch_invariant: is set, and it cuts the keys of all entries together";
+    return "batch_invariant: is set, and it cuts the keys of all sequences together";
   }
   if (lead_of_keys(p) < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", lead_of_keys(p));
@@ -54,13 +54,13 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
   }
   if (std::string refusal = host::refuse_decode_rows(p); !refusal.empty()) return refusal;
   if (tile_count(p) > kMostTiles) {
-    return fmt::format("q: has {} blocks of {} heads in all queries of an entry, wanted at most {}",
-                       tile_count(p), kRows, kMostTiles);
+    return fmt::format("q: has {} tiles of {} heads per sequence, wanted at most {}", tile_count(p),
+                       kRows, kMostTiles);
   }
   const int64_t positions =
       product_of({p.batch, sum_of({divide_up(p.seqlen_kv, kTileKeys), kEndTiles})});
   if (positions > kMostPositions) {
-    return fmt::format("k: has {} times {} keys, wanted at most {} times", positions, kTileKeys,
+    return fmt::format("k: has {} pieces of {} keys, wanted at most {}", positions, kTileKeys,
                        kMostPositions);
   }
   return {};

@@ -7,14 +7,14 @@
 
 namespace flashcore::cuda::mla_sm90::latent {
 
-// Of a problem that is not refused: tiles of rows of each query, and in all.
+// The tiles of rows of each query, and of all queries, in a problem that is not refused.
 int64_t tiles_of_query(const ForwardProblem& problem);
 int64_t tile_count(const ForwardProblem& problem);
 
 // How many shares the keys are cut into: blocks of a tile of rows.
 int64_t share_count(const ForwardProblem& problem, const PlanContext& context);
 
-// Whether some row may be left to the second kernel, whatever the lengths are.
+// Returns whether some row may be left to the second kernel, for some lengths.
 bool has_joins(const ForwardProblem& problem, const PlanContext& context);
 
 Supports supports();

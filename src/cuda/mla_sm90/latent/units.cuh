@@ -10,11 +10,11 @@
 
 namespace flashcore::cuda::mla_sm90::latent {
 
-// Numbers of each warp, in place of the notes.
+// Numbers of each warp, in the place of the block state.
 struct Scratch {
   int sum[kWarps], count[kWarps], longest[kWarps];
 };
-static_assert(sizeof(Scratch) <= sizeof(Notes::factor));
+static_assert(sizeof(Scratch) <= sizeof(BlockState::factor));
 
 // A sequence's visible keys.
 struct Seen {
@@ -103,13 +103,13 @@ __device__ inline Cutting find_cutting(const Params& p, Scratch& scratch) {
 __device__ inline int find_units(const Params& p, const Block& block, Scratch& scratch) {
   const int share = ptx::block_index_y();
   const Cutting cut = find_cutting(p, scratch);
-  int line = 0, count = 0;
+  int list = 0, count = 0;
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int b = from + static_cast<int>(threadIdx.x);
     const Seen seen = look_up(p, b);
-    const Sum at = sum_of_threads(places(cut, seen.tiles), scratch.sum);
-    const int first = line + at.before;
+    const Sum at = sum_of_threads(item_cost(cut, seen.tiles), scratch.sum);
+    const int first = list + at.before;
     const Part part = part_of(cut, first, seen.tiles, share);
     const bool exists = !part.empty() && block.query < seen.at.entry.len_q;
     const Sum before = sum_of_threads(exists ? 1 : 0, scratch.count);
@@ -128,7 +128,7 @@ __device__ inline int find_units(const Params& p, const Block& block, Scratch& s
       unit.slot = part.slot;
       block.units[count + before.before] = unit;
     }
-    line += at.all;
+    list += at.all;
     count += before.all;
   }
   __syncthreads();  // the units are there for all threads, and the scratch has been read

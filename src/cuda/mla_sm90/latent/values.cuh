@@ -51,7 +51,8 @@ class Values {
   __device__ __forceinline__ void take_factors(float (&factor)[2]) const {
     ptx::mbarrier_wait_together(block_.ready(ring_.slot), ring_.parity);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) factor[i] = notes().factor[ring_.slot][row_of(warp_, lane(), i)];
+    for (int i = 0; i < 2; ++i)
+      factor[i] = block_state().factor[ring_.slot][row_of(warp_, lane(), i)];
   }
 
   // This warp has read the slot.
@@ -78,7 +79,7 @@ class Values {
                                 kPanelBytes, kGroupBytes, tile::DescriptorSwizzle::span_128);
       ptx::mbarrier_wait_together(block_.ready(ring_.slot), ring_.parity);
       ptx::mbarrier_wait_together(block_.go(ring_.slot), ring_.parity);
-      const bool raised = uniform(static_cast<int>(notes().raised[ring_.slot][warp_])) != 0;
+      const bool raised = uniform(static_cast<int>(block_state().raised[ring_.slot][warp_])) != 0;
       if (accumulate == Accumulate::add && raised) rescale(o);
       ptx::warpgroup_pin(o);
       ptx::warpgroup_fence();
@@ -99,7 +100,7 @@ class Values {
   __device__ __forceinline__ void rescale(float (&o)[kColumns / 8][4]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const float factor = notes().factor[ring_.slot][row_of(warp_, lane(), i)];
+      const float factor = block_state().factor[ring_.slot][row_of(warp_, lane(), i)];
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) o[n][2 * i] *= factor, o[n][2 * i + 1] *= factor;
     }
