@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kFarewell = 3;  // seconds
+constexpr double kGoodbyeSeconds = 3;
 
 // The last line of its output, for an error message.
 std::string last_words(const std::string& log) {
@@ -38,7 +38,7 @@ Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::s
 
 PeerProcess::~PeerProcess() {
   child_.close_stream();
-  (void)child_.wait(kFarewell);
+  (void)child_.wait(kGoodbyeSeconds);
 }
 
 Result<Json> PeerProcess::ask(const Json& request, double seconds) {

@@ -42,7 +42,7 @@ using testing::HasSubstr, testing::Not;
 constexpr fake::Gpu kAmpere{80, 108, 163 * 1024}, kHopper{90, 132, 227 * 1024},
     kBlackwell{100, 148, 227 * 1024}, kGeForce{120, 188, 99 * 1024};
 
-PlanContext context_of(const fake::Gpu& gpu, int device = 1) {
+PlanContext context_for(const fake::Gpu& gpu, int device = 1) {
   return fake::context_of(gpu, device);
 }
 
@@ -103,7 +103,7 @@ class Stub : public testing::Test {
       for (const Problem& problem : problems()) {
         const Result<ForwardProblem> p = resolve(problem);
         ASSERT_TRUE(p.ok()) << p.status().message();
-        const PlanContext context = context_of(gpu);
+        const PlanContext context = context_for(gpu);
         if (!refusal_of(kernel, *p, context).empty()) continue;
         const Result<PlannedKernel> planned = kernel.plan(*p, context);
         ASSERT_TRUE(planned.ok()) << planned.status().message();
@@ -225,7 +225,7 @@ TEST_F(Stub, NothingThatIsQueuedReadsThePlan) {
     if (kernel.device != DeviceKind::cuda) continue;
     for (const Problem& problem : problems()) {
       const Result<ForwardProblem> p = resolve(problem);
-      const PlanContext context = context_of(kHopper);
+      const PlanContext context = context_for(kHopper);
       if (!refusal_of(kernel, *p, context).empty()) continue;
       (void)fake::take_arguments();
       watched_heap.count = 0;
@@ -607,7 +607,7 @@ TEST_F(Stub, ARunOnAGpuAllocatesNoWorkspace) {
 TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {
   const Result<ForwardProblem> p = resolve(dense(DType::f16, 2048, 2048));
   for (const fake::Gpu& gpu : {kBlackwell, kGeForce}) {
-    const KernelChoice choice = choose_kernel(*p, context_of(gpu));
+    const KernelChoice choice = choose_kernel(*p, context_for(gpu));
     ASSERT_NE(choice.kernel, nullptr) << choice.reason;
     EXPECT_EQ(choice.kernel->name, "forward_sm80_throughput");
     for (const KernelVerdict& verdict : choice.verdicts) {
@@ -620,9 +620,9 @@ TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {
                                           capability_text(gpu.compute_capability)));
     }
   }
-  PlanContext measured = context_of(kHopper);
+  PlanContext measured = context_for(kHopper);
   measured.device.name = "NVIDIA H200";
-  for (const PlanContext& context : {measured, context_of(kAmpere)}) {
+  for (const PlanContext& context : {measured, context_for(kAmpere)}) {
     for (const KernelVerdict& verdict : choose_kernel(*p, context).verdicts) {
       EXPECT_THAT(verdict.note, Not(HasSubstr("never measured")))
           << verdict.kernel << " on " << context.device.compute_capability;
@@ -633,7 +633,7 @@ TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {
 // What goes by predicted times, on a GPU whose times they are not.
 TEST(UnmeasuredGpus, SayThatTheirTimesAreScaled) {
   const Result<ForwardProblem> p = resolve(dense(DType::f16, 512, 512));
-  PlanContext measured = context_of(kHopper), ampere = context_of(kAmpere);
+  PlanContext measured = context_for(kHopper), ampere = context_for(kAmpere);
   measured.device.name = "NVIDIA H200";
   ampere.device.name = "NVIDIA A100-SXM4-80GB";
   for (const KernelVerdict& verdict : choose_kernel(*p, measured).verdicts) {

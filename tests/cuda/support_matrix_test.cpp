@@ -15,6 +15,7 @@
 #include "plan/kernel_choice.hpp"
 #include "problem/backward.hpp"
 #include "tools/launches/fake_runtime.hpp"
+#include "tools/launches/runs.hpp"
 
 namespace flashcore {
 namespace {
