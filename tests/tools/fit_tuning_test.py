@@ -54,7 +54,7 @@ class FitTuning(unittest.TestCase):
     def test_a_file_that_is_not_there_is_an_error(self):
         done = subprocess.run([PROGRAM, "none.json"], cwd=self.root, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("none.json: is no JSON file", done.stderr)
+        self.assertIn("none.json: cannot be opened", done.stderr)
 
 
 if __name__ == "__main__":

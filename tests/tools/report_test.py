@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import fixtures  # noqa: E402
 import report  # noqa: E402
 from reporting import pictures, python  # noqa: E402
+from reporting.compact import whole  # noqa: E402
 from reporting.evidence import Evidence, Failure, check_evidence  # noqa: E402
 
 
@@ -674,8 +675,15 @@ class Schema(unittest.TestCase):
             bad["cases"][2]["rows"][1]["times"]["sustained"]["p50_us"] = value
             self.refused(bad, f"cases[2].rows[1].times.sustained.p50_us: {sentence}")
 
+    def test_compact_files_are_made_whole(self):
+        self.assertEqual(whole({"rows": [["#0", "a", True], ["#0", "@0", False]], "texts": {"@0": "#0"},
+                                "forms": [["#0", "name", ["gate/limit", 1], "gate/passed"]]}),
+                         {"rows": [{"name": "a", "gate": {"limit": 1, "passed": True}},
+                                   {"name": "#0", "gate": {"limit": 1, "passed": False}}]})
+
     def test_files_that_are_no_evidence_are_refused(self):
-        for content in ("", "{", "[" * 100000, '{"a": NaN}', "\udcff"):
+        for content in ("", "{", "[" * 100000, '{"a": NaN}', "\udcff", '{"a": "@0"}', '{"a": ["#0"]}', '{"forms": 1}',
+                        '{"a": ["#0"], "forms": [["#0", "b"]]}', '{"a": ["#0", 1, 2], "forms": [["#0", "b"]]}'):
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "docs/evidence/bad.json"
                 path.parent.mkdir(parents=True)

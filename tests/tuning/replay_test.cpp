@@ -118,8 +118,7 @@ TEST_F(Replay, ConstantsWereFittedToTheseRecordings) {
       read_json(std::filesystem::path(FLASHCORE_ROOT) / "docs/evidence/bench.json");
   ASSERT_TRUE(bench.ok()) << bench.status().message();
   const ordered_json& ceilings = (*bench)["ceilings"]["sustained"];
-  const char* const former = "copy_bytes_a_second";  // the former name
-  const double copied = ceilings[ceilings.contains(former) ? former : "copy_bytes_per_second"];
+  const double copied = ceilings["copy_bytes_per_second"];
   EXPECT_NEAR(gpu["memory_gb_s"].get<double>() / (1e-9 * copied), 1, 0.02);
 }
 

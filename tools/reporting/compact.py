@@ -22,6 +22,8 @@ def whole(document):
             for step in outer:
                 place = place.setdefault(step, {})
             place[name] = leaf
+        if more := list(items):
+            raise ValueError(f"{value[0]} has {len(more)} values too many")
         return result
 
     try:

@@ -4,16 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <utility>
 
+#include "bench/evidence/compact.hpp"
+#include "bench/evidence/evidence_file.hpp"
 #include "cuda/forward_sm80/latency/work.hpp"
 #include "cuda/forward_sm80/throughput/work.hpp"
 #include "cuda/forward_sm90/latency/work.hpp"
 #include "cuda/forward_sm90/latency_wide/work.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "plan/forward_choice.hpp"
-#include "plan/kernel_names.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::replay {
@@ -50,7 +50,7 @@ void read_grid(const ordered_json& document, size_t recording, std::vector<Row>&
     Row& one = rows.emplace_back(
         Row{problem_of(row, dtype_of(row["dtype"]), row["head_dim"]), {}, recording});
     for (const ordered_json& cell : row["kernels"]) {
-      if (cell.contains("us")) one.us[present_name(cell["kernel"].get<std::string>())] = cell["us"];
+      if (cell.contains("us")) one.us[cell["kernel"].get<std::string>()] = cell["us"];
     }
   }
 }
@@ -70,31 +70,41 @@ std::string text_of(const ForwardProblem& p) {
                      p.seqlen_kv, head_dim_of(p), p.band.right >= 0 ? ", causal" : "");
 }
 
+void add(std::vector<Option>& options, const Row& row, const std::string& kernel,
+         const WorkUnit& unit) {
+  const auto found = row.us.find(kernel);
+  if (found != row.us.end()) options.push_back({kernel, unit, found->second});
+}
+
 // The options that are known to have run: forward_sm90_throughput's tile, if it has only one.
 std::vector<Option> sm90_throughput_options(const Row& row) {
   std::vector<Option> options;
-  const auto found = row.us.find(kSm90Throughput);
-  if (found == row.us.end()) return options;
   for (const int i : sm90::throughput::tile_candidates(row.problem)) {
     const auto& config = sm90::throughput::kConfigs[static_cast<size_t>(i)];
-    options.push_back({kSm90Throughput, sm90::throughput::work_unit(config), found->second});
+    add(options, row, kSm90Throughput, sm90::throughput::work_unit(config));
   }
   return options;
-}
-
-void add(std::vector<Option>& options, const Row& row, const char* kernel, const WorkUnit& unit) {
-  const auto found = row.us.find(kernel);
-  if (found != row.us.end()) options.push_back({kernel, unit, found->second});
 }
 
 std::vector<Option> tile_options(const Row& row) {
   std::vector<Option> options;
   for (const int i : sm90::throughput::tile_candidates(row.problem)) {
     const auto& config = sm90::throughput::kConfigs[static_cast<size_t>(i)];
-    add(options, row, std::string(sm90::throughput::tile_name(config)).c_str(),
+    add(options, row, std::string(sm90::throughput::tile_name(config)),
         sm90::throughput::work_unit(config));
   }
   return options;
+}
+
+void add_sm80(std::vector<Option>& options, const Row& row, const DeviceInfo& device) {
+  add(options, row, kSm80Throughput,
+      sm80::throughput::work_unit(row.problem, device.shared_memory_per_block));
+}
+
+void add_sm80_latency(std::vector<Option>& options, const Row& row, const DeviceInfo& device) {
+  add(options, row, kSm80Latency,
+      sm80::latency::work_unit(row.problem, device.multiprocessors,
+                               device.shared_memory_per_block));
 }
 
 void add_sm90_latency(std::vector<Option>& options, const Row& row, const DeviceInfo& device) {
@@ -106,12 +116,9 @@ void add_sm90_latency(std::vector<Option>& options, const Row& row, const Device
 }  // namespace
 
 Result<ordered_json> read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  ordered_json document = ordered_json::parse(file, nullptr, false);
-  if (document.is_discarded()) {
-    return Status(StatusCode::invalid_argument, path.string() + ": is no JSON file");
-  }
-  return document;
+  Result<ordered_json> document = bench::read_json(path.string());
+  if (!document.ok()) return document.status();
+  return bench::whole(std::move(*document));
 }
 
 Result<Recordings> read_recordings(const std::filesystem::path& root,
@@ -129,9 +136,7 @@ Result<Recordings> read_recordings(const std::filesystem::path& root,
       all.device.name = device["name"];
       all.device.compute_capability = device["compute_capability"];
       all.device.multiprocessors = device["multiprocessors"];
-      const char* const former = "shared_memory_a_block";  // the former name
-      all.device.shared_memory_per_block =
-          device.contains(former) ? device[former] : device["shared_memory_per_block"];
+      all.device.shared_memory_per_block = device["shared_memory_per_block"];
       all.sm_clock_mhz = device["sm_clock_max_mhz"];
       read_grid(*document, recording, all.rows);
       all.commits.push_back((*document)["library"]["commit"]);
@@ -165,8 +170,7 @@ std::vector<Row> report_rows(const ordered_json& evidence) {
     for (const ordered_json& timed : one["rows"]) {
       if (timed["source"] != "flashcore" || !timed.contains("times")) continue;
       if (!timed["times"].contains("sustained")) continue;
-      row.us[present_name(timed["implementation"].get<std::string>())] =
-          timed["times"]["sustained"]["p50_us"];
+      row.us[timed["implementation"].get<std::string>()] = timed["times"]["sustained"]["p50_us"];
     }
     rows.push_back(std::move(row));
   }
@@ -216,23 +220,15 @@ const char* name_of(Choice choice) {
 
 std::vector<Option> options_of(Choice choice, const Row& row, const DeviceInfo& device) {
   if (choice == Choice::sm90_tiles) return tile_options(row);
-  const ForwardProblem& p = row.problem;
   std::vector<Option> options;
   if (choice == Choice::hopper) {
     options = sm90_throughput_options(row);
   } else {
-    add(options, row, kSm80Throughput,
-        sm80::throughput::work_unit(p, device.shared_memory_per_block));
+    add_sm80(options, row, device);
   }
-  if (options.empty()) return options;
   const size_t before = options.size();
-  if (choice == Choice::ampere) {
-    add(options, row, kSm80Latency,
-        sm80::latency::work_unit(p, device.multiprocessors, device.shared_memory_per_block));
-  } else {
-    add_sm90_latency(options, row, device);
-  }
-  if (options.size() == before) options.clear();
+  (choice == Choice::ampere ? add_sm80_latency : add_sm90_latency)(options, row, device);
+  if (before == 0 || options.size() == before) options.clear();
   return options;
 }
 
@@ -302,12 +298,9 @@ std::vector<Option> timed(const Row& row, const DeviceInfo& device) {
   std::vector<Option> options = tile_options(row);
   const std::vector<Option> throughput = sm90_throughput_options(row);
   if (throughput.size() == 1) options.push_back(throughput[0]);
-  const ForwardProblem& p = row.problem;
   add_sm90_latency(options, row, device);
-  add(options, row, kSm80Throughput,
-      sm80::throughput::work_unit(p, device.shared_memory_per_block));
-  add(options, row, kSm80Latency,
-      sm80::latency::work_unit(p, device.multiprocessors, device.shared_memory_per_block));
+  add_sm80(options, row, device);
+  add_sm80_latency(options, row, device);
   return options;
 }
 
