@@ -23,6 +23,7 @@ import flashcore
 import flashcore.torch
 from flashcore._attention import DEFAULTS
 from flashcore._backend import run_plan
+from flashcore._call import Call
 from flashcore._plan import FOUR_POINTERS_SIZE, Plan, pack_four_pointers
 from flashcore._torch_operator import backend
 
@@ -99,7 +100,7 @@ def measure(
 
 def parts_of(q: torch.Tensor, calls: int, number: int) -> list[dict[str, Any]]:
     """The parts of a call of the smallest case; the rest is the package's own Python."""
-    plan = Plan(backend.request(q, q, q, None, tuple(DEFAULTS), None))
+    plan = Plan(backend.request(Call(q, q, q, None, DEFAULTS)))
     out = torch.empty_like(q)
     arguments = pack_four_pointers(FOUR_POINTERS_SIZE, *[q.data_ptr()] * 3, out.data_ptr())
     stream = torch.cuda.current_stream().cuda_stream if q.is_cuda else 0

@@ -4,7 +4,7 @@ import inspect
 from typing import Any, Literal, NoReturn
 
 from ._backend import dropout_of, find, registered
-from ._library import OPTIONAL_TENSORS
+from ._call import Call
 from ._options import Options, refuse_unknown
 from ._plan import cache, explained
 
@@ -174,15 +174,9 @@ def attention(
         early_start,
         deterministic,
     )
-    return backend.attention(
-        q,
-        k,
-        v,
-        extras,
-        options,
-        None if dropout_p == 0 else dropout_of(dropout_seed, dropout_offset, dropout_state),
-        None if out is None and out_lse is None else (out, out_lse),
-    )
+    dropout = None if dropout_p == 0 else dropout_of(dropout_seed, dropout_offset, dropout_state)
+    outputs = None if out is None and out_lse is None else (out, out_lse)
+    return backend.attention((q, k, v, extras, options, dropout, outputs))
 
 
 _SIGNATURE = inspect.signature(attention)
@@ -208,10 +202,9 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     if given["unknown"]:
         refuse_unknown(attention, given["unknown"])
     backend = find("q", q)
-    extras = [given[name] for name in OPTIONAL_TENSORS]
-    outputs = (given["out"], given["out_lse"])
     named = tuple(given[name] for name in Options._fields)
-    return explained(backend.request(q, k, v, extras, named, outputs))
+    outputs = (given["out"], given["out_lse"])
+    return explained(backend.request(Call.of(given, named, None, outputs)))
 
 
 def clear_plans() -> None:

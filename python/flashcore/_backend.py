@@ -1,39 +1,32 @@
 """Backends: one per framework, with the operations on its arrays and the call that all share."""
 
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from ._backward import BackwardCall, Gradients
 from ._backward import compute as backward
+from ._call import OUTPUTS, Call, Fields, present
 from ._errors import InvalidArgumentError
 from ._layout import Layout, wrong_type
 from ._library import CPU, error, library
+from ._operands import OPTIONAL_TENSORS
 from ._options import Options, seed, window_of
 from ._plan import (
-    ALL_ARGUMENTS_SIZE,
     ARGUMENTS_SIZE,
     FOUR_POINTERS_SIZE,
     NO_CACHE,
     NO_EXTRAS,
+    AnyPlan,
     Plan,
     Request,
     cache,
     code_of_name,
-    names_of,
-    pack_all_arguments,
     pack_arguments,
     pack_four_pointers,
 )
 
 run_plan = library.flashcore_plan_run
-
-Extras = Sequence[Any] | None  # the optional arrays, in the order of OPTIONAL_TENSORS
-Values = tuple[Any, ...]  # values of Options, in order
-Pair = tuple[Any, Any] | None  # the dropout's seed and offset; or O and LSE to write to
-# O and LSE, and, within the package, the largest values; in the order of OUTPUT_NAMES.
-Outputs = tuple[Any, ...] | None
-OUTPUT_NAMES = ("out", "out_lse", "amax_o", "amax_s")
 
 
 class Backend:
@@ -64,9 +57,9 @@ class Backend:
         """Returns a new array of this layout on the device of `like`; strides are dense."""
         raise NotImplementedError
 
-    def empty_out(self, plan: Plan, like: Any) -> Any:
-        """Allocates O."""
-        return self.empty(plan.out, like)
+    def empty_like(self, array: Any) -> Any:
+        """Returns a new array with the layout of this one, which is dense."""
+        return self.empty(self.layout("out", array), array)
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         """Allocates memory: returns its owner, and an address that is a multiple of 256."""
@@ -79,38 +72,17 @@ class Backend:
     def check_writable(self, argument: str, array: Any) -> None:
         """Raises if the array is not writable."""
 
-    def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Extras,
-        options: Values,
-        dropout: Pair,
-        outputs: Outputs,
-    ) -> Any:
-        return self.compute(q, k, v, extras, options, dropout, outputs)
+    def compute(self, call: Fields) -> Any:
+        return self.run(self.plan(call), call)
 
-    def compute(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Extras,
-        options: Values,
-        dropout: Pair,
-        outputs: Outputs,
-    ) -> Any:
-        plan = self.plan(q, k, v, extras, options, outputs)
-        return self.run(plan, q, k, v, extras, dropout, outputs)
+    attention = compute  # what a user calls; some backends have more to do there
 
-    def plan(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
-    ) -> Plan:
+    def plan(self, call: Fields) -> Plan:
         """Returns the plan of a call, from the cache or new."""
+        q, k, v, extras, options, _, outputs = call
         get = registered.get
         if get(type(k)) is not self or get(type(v)) is not self or extras or outputs:
-            self._check_types(q, k, v, extras, outputs)
+            self.check_types(call)
         key_of = self.key
         try:
             key: Hashable = (key_of(q), key_of(k), key_of(v), options)
@@ -120,27 +92,24 @@ class Backend:
                 key = (key, "out", *[None if x is None else key_of(x) for x in outputs])
             plan = cache.get(key)
         except (TypeError, RuntimeError):  # an option or an array that cannot be hashed
-            self.request(q, k, v, extras, options, outputs)  # raises if it is invalid
-            return self.plan(q, k, v, extras, hashable(options), outputs)
+            self.request(call)  # raises if it is invalid
+            return self.plan(Call._make(call)._replace(options=hashable(options)))
         if plan is None:
-            plan = cache.put(key, Plan(self.request(q, k, v, extras, options, outputs)))
+            plan = cache.put(key, Plan(self.request(call)))
         return plan
 
-    def run(
-        self, plan: Plan, q: Any, k: Any, v: Any, extras: Extras, dropout: Pair, outputs: Outputs
-    ) -> Any:
+    def run(self, plan: Plan, call: Fields) -> Any:
+        q, k, v, extras, _, dropout, outputs = call
         pointer = self.pointer
         largest: tuple[Any, ...] = ()
         if outputs is None:
-            out, lse = self.empty_out(plan, q), None
+            out = lse = None
         else:
-            out, lse, *rest = outputs
-            largest = tuple(rest)
-            for name, array in zip(OUTPUT_NAMES, outputs, strict=False):
-                if array is not None:
-                    self.check_writable(name, array)
-            if out is None:
-                out = self.empty_out(plan, q)
+            out, lse, *largest = outputs
+            for name, array in present(OUTPUTS, outputs).items():
+                self.check_writable(name, array)
+        if out is None:
+            out = self.empty_like(q) if plan.like_q else self.empty(plan.out, q)
         if extras is None and dropout is None and plan.lse is None and plan.amax is None:
             arguments = pack_four_pointers(
                 FOUR_POINTERS_SIZE, pointer(q), pointer(k), pointer(v), pointer(out)
@@ -148,13 +117,14 @@ class Backend:
         else:
             if plan.lse is not None and lse is None:
                 lse = self.empty(plan.lse, q)
+            if plan.amax is not None and not largest:
+                largest = (self.empty(plan.amax, q), self.empty(plan.amax, q))
             if extras is None:
                 optional: Sequence[int] = NO_EXTRAS
             else:
                 optional = [0 if x is None else pointer(x) for x in extras]
-            if plan.amax is not None and not largest:
-                largest = (self.empty(plan.amax, q), self.empty(plan.amax, q))
-            first = (
+            arguments = pack_arguments(
+                ARGUMENTS_SIZE,
                 pointer(q),
                 pointer(k),
                 pointer(v),
@@ -163,17 +133,13 @@ class Backend:
                 *optional[:-2],
                 *((0, 0) if dropout is None else seeds(dropout)),
                 optional[-1],
+                *NO_CACHE,
+                optional[-2],
+                *((0, 0) if plan.amax is None else map(pointer, largest)),
             )
-            if plan.amax is None and not optional[-2]:
-                arguments = pack_arguments(ARGUMENTS_SIZE, *first)
-            else:
-                places = map(pointer, largest) if plan.amax is not None else (0, 0)
-                arguments = pack_all_arguments(
-                    ALL_ARGUMENTS_SIZE, *first, *NO_CACHE, optional[-2], *places
-                )
         nbytes = plan.workspace_bytes
         owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
-        stream = 0 if plan.device[0] == CPU else self.stream(q)
+        stream = None if plan.device[0] == CPU else self.stream(q)
         status = run_plan(plan.handle, arguments, workspace, nbytes, stream)
         if status != 0:
             raise error(status)
@@ -182,36 +148,38 @@ class Backend:
             return (out, *largest) if plan.lse is None else (out, lse, *largest)
         return out if plan.lse is None else (out, lse)
 
-    def request(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
-    ) -> Request:
+    def launch(self, plan: AnyPlan, like: Any, run: Callable[..., int], *arguments: Any) -> int:
+        """Runs another plan than that of `run`; returns the library's status."""
+        nbytes = plan.workspace_bytes
+        owner, workspace = self.workspace(nbytes, like) if nbytes else (None, None)
+        stream = None if plan.device[0] == CPU else self.stream(like)
+        status = run(*arguments, workspace, nbytes, stream)
+        del owner
+        return status
+
+    def request(self, call: Fields) -> Request:
         """Describes the call for the library."""
-        self._check_types(q, k, v, extras, outputs)
-        layout = self.layout
-        named = Options._make(options)
-        out, lse = (None, None) if outputs is None else outputs[:2]
-        return Request(
-            q=layout("q", q),
-            k=layout("k", k),
-            v=layout("v", v),
-            extras={name: layout(name, x) for name, x in names_of(extras)} if extras else {},
-            options=named,
-            out_dtype=None if named.out_dtype is None else self.dtype("out_dtype", named.out_dtype),
-            out=None if out is None else layout("out", out),
-            out_lse=None if lse is None else layout("out_lse", lse),
+        self.check_types(call)
+        of = Call._make(call)
+        arrays = of.inputs() | of.given_outputs()
+        layouts = {name: self.layout(name, x) for name, x in arrays.items()}
+        options = Options._make(of.options)
+        dtype = options.out_dtype
+        return Request.of(
+            layouts, options, None if dtype is None else self.dtype("out_dtype", dtype)
         )
 
     def backward(self, call: BackwardCall) -> Gradients:
         self.check_arrays(call.arrays.items())
         return backward(self, call)
 
-    def _check_types(self, q: Any, k: Any, v: Any, extras: Extras, outputs: Outputs) -> None:
+    def check_types(self, call: Fields) -> None:
+        q, k, v, extras, _, _, outputs = call
         for name, array in (("q", q), ("k", k), ("v", v)):
             if find(name, array) is not self:
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
-        optional = names_of(extras) if extras else []
-        optional += zip(OUTPUT_NAMES, outputs, strict=False) if outputs else []
-        self.check_arrays((name, array) for name, array in optional if array is not None)
+        self.check_arrays(present(OPTIONAL_TENSORS, extras).items())
+        self.check_arrays(present(OUTPUTS, outputs).items())
 
     def check_arrays(self, named: Iterable[tuple[str, Any]]) -> None:
         for name, array in named:
@@ -223,7 +191,7 @@ def is_array(value: Any) -> bool:
     return type(value) in registered or any(c.owns(value) for c in _candidates())
 
 
-def hashable(options: Values) -> Values:
+def hashable(options: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns the options in hashable form; raises an error that says why if there is none."""
     named = Options._make(options)
     named = named._replace(window=window_of(named.window))
@@ -235,7 +203,7 @@ def hashable(options: Values) -> Values:
     return tuple(named)
 
 
-def dropout_of(seed: Any, offset: Any, state: Any) -> Pair:
+def dropout_of(seed: Any, offset: Any, state: Any) -> tuple[Any, Any] | None:
     """Returns seed and offset, or None if they are in memory."""
     if state is None:
         return seed, offset

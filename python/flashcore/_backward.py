@@ -1,33 +1,30 @@
 """The backward pass: its plans, and the call shared by all frameworks."""
 
 from collections.abc import Hashable, Sequence
-from ctypes import Array, addressof, byref, c_uint64, c_void_p, sizeof
+from ctypes import addressof, byref, c_void_p
 from typing import Any, NamedTuple
 
+from ._call import Call
 from ._errors import InvalidArgumentError
 from ._layout import CODES, F32, NAMES, Layout, dense_strides, like
 from ._library import (
     BACKWARD_WORDS,
-    CPU,
-    OPTIONAL_TENSORS,
+    Arguments,
+    BackwardArguments,
     GradientTensors,
     check,
-    error,
+    fill,
     library,
-    new_gradients,
-    new_plan_options,
+    sized,
+    with_defaults,
 )
-from ._options import Options, fill_plan_options
+from ._options import Options, plan_options
 from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
-INPUTS = ("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS, "d_out", "d_lse")
 OUTPUTS = ("dq", "dk", "dv", "d_bias", "d_sinks", "d_alibi_slopes")
 OPTIONAL_OUTPUTS = OUTPUTS[3:]
 
 _F64 = CODES["float64"]
-# flashcore_arguments, and flashcore_backward_arguments; all members have 8 bytes.
-_ForwardArguments = c_uint64 * (len(OPTIONAL_TENSORS) + 7)  # without O's scale
-_Arguments = c_uint64 * 10
 
 
 class Gradients(NamedTuple):
@@ -44,16 +41,11 @@ class Gradients(NamedTuple):
 class BackwardCall(NamedTuple):
     """The arguments of `attention_backward`."""
 
-    arrays: dict[str, Any]  # the present ones, by name: INPUTS, then OUTPUTS
+    arrays: dict[str, Any]  # the present ones, by name, those of OUTPUTS last
     asked: tuple[str, ...]  # the requested OPTIONAL_OUTPUTS
     grad_dtype: Any
     options: Options
     dropout: tuple[Any, Any] | None  # seed and offset
-
-    def extras(self) -> list[Any] | None:
-        """Returns the optional inputs of the forward pass."""
-        found = [self.arrays.get(name) for name in OPTIONAL_TENSORS]
-        return None if all(x is None for x in found) else found
 
 
 class BackwardPlan(AnyPlan):
@@ -71,9 +63,9 @@ class BackwardPlan(AnyPlan):
         check_devices(request.q, layouts)  # type: ignore[arg-type]
         problem, *_ = describe(request)
         self.outputs = _outputs(layouts, asked, grad_dtype)
-        gradients = _gradients(layouts | self.outputs)
-        options = new_plan_options()
-        fill_plan_options(options, request.options, request.q.device)
+        gradients = with_defaults(GradientTensors)
+        fill(gradients, Layout.tensor, layouts | self.outputs)
+        options = plan_options(request.options, request.q.device)
         handle = c_void_p()
         created = library.flashcore_backward_plan_create(problem, gradients, options, byref(handle))
         check(created, BACKWARD_WORDS)
@@ -105,51 +97,24 @@ def _outputs(
     return found
 
 
-def _gradients(layouts: dict[str, Layout]) -> GradientTensors:
-    gradients = new_gradients()
-    gradients.d_o = layouts["d_out"].tensor()
-    for name in ("d_lse", *OUTPUTS):
-        if name in layouts:
-            setattr(gradients, name, layouts[name].tensor())
-    return gradients
-
-
 def compute(backend: Any, call: BackwardCall) -> Gradients:
     """Computes the gradients, after O and LSE if these are not given."""
     call = _with_forward(backend, call)
     plan = _plan(backend, call)
     arrays = call.arrays
-    q, pointer = arrays["q"], backend.pointer
+    q = arrays["q"]
     outputs = {}
     for name, layout in plan.outputs.items():
         if name in arrays:
             backend.check_writable(name, arrays[name])
         outputs[name] = arrays[name] if name in arrays else backend.empty(layout, q)
-
-    def pointers(names: Sequence[str], of: dict[str, Any]) -> list[int]:
-        return [pointer(of[name]) if name in of else 0 for name in names]
-
-    forward: Array[c_uint64] = _ForwardArguments(
-        sizeof(_ForwardArguments),
-        *pointers(("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS[:-2]), arrays),
-        *((0, 0) if call.dropout is None else call.dropout),
-        *pointers(OPTIONAL_TENSORS[-1:], arrays),
-    )
-    arguments: Array[c_uint64] = _Arguments(
-        sizeof(_Arguments),
-        addressof(forward),
-        *pointers(("d_out",), arrays),
-        *pointers(OUTPUTS[:3], outputs),
-        *pointers(("d_lse",), arrays),
-        *pointers(OPTIONAL_OUTPUTS, outputs),
-    )
-    nbytes = plan.workspace_bytes
-    owner, workspace = backend.workspace(nbytes, q) if nbytes else (None, None)
-    stream = 0 if plan.device[0] == CPU else backend.stream(q)
-    status = library.flashcore_plan_run_backward(plan.handle, arguments, workspace, nbytes, stream)
-    if status != 0:
-        raise error(status, BACKWARD_WORDS)
-    del owner
+    forward = fill(sized(Arguments), backend.pointer, arrays)
+    forward.dropout_seed, forward.dropout_offset = call.dropout or (0, 0)
+    arguments = sized(BackwardArguments)
+    arguments.forward = addressof(forward)
+    fill(arguments, backend.pointer, arrays | outputs)
+    run = library.flashcore_plan_run_backward
+    check(backend.launch(plan, q, run, plan.handle, arguments), BACKWARD_WORDS)
     return Gradients(**outputs)
 
 
@@ -187,9 +152,7 @@ def _with_forward(backend: Any, call: BackwardCall) -> BackwardCall:
         kernel=None,
         early_start=False,
     )
-    out, lse = backend.compute(
-        arrays["q"], arrays["k"], arrays["v"], call.extras(), tuple(options), call.dropout, None
-    )
+    out, lse = backend.compute(Call.of(arrays, tuple(options), call.dropout))
     return call._replace(arrays=arrays | {"out": out, "lse": lse})
 
 
@@ -205,15 +168,6 @@ def _plan(backend: Any, call: BackwardCall) -> BackwardPlan:
     if plan is None:
         _check_dtypes(backend, arrays)
         layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
-        request = Request(
-            q=layouts["q"],
-            k=layouts["k"],
-            v=layouts["v"],
-            extras={name: layouts[name] for name in OPTIONAL_TENSORS if name in layouts},
-            options=call.options,
-            out_dtype=None,
-            out=layouts["out"],
-            out_lse=layouts["lse"],
-        )
+        request = Request.of(layouts | {"out_lse": layouts["lse"]}, call.options, None)
         plan = cache.put(key, BackwardPlan(request, layouts, call.asked, grad_dtype))
     return plan

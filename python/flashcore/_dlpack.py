@@ -6,7 +6,7 @@ a versioned one. NumPy allocates the result, which goes to the framework's from_
 
 import ctypes
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from ctypes import (
     POINTER,
     Structure,
@@ -24,13 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from ._backend import OUTPUT_NAMES, Backend, Extras, Outputs, Pair, Values, registered
+from ._backend import Backend, registered
 from ._backward import BackwardCall, Gradients
 from ._backward import compute as backward
+from ._call import OUTPUTS, Call, Fields
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
-from ._library import CPU, OPTIONAL_TENSORS
+from ._library import CPU
 from ._numpy import backend as numpy_backend
+from ._operands import OPTIONAL_TENSORS
 from ._plan import Request, host_workspace
 
 _CPU_DEVICE = 1  # kDLCPU
@@ -161,27 +163,14 @@ class DlpackBackend(Backend):
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         return host_workspace(nbytes)
 
-    def request(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
-    ) -> Request:
-        q, k, v, extras, outputs = self._exported(q, k, v, extras, outputs)
-        return super().request(q, k, v, extras, options, outputs)
+    def request(self, call: Fields) -> Request:
+        return super().request(self._exported(call))
 
-    def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Extras,
-        options: Values,
-        dropout: Pair,
-        outputs: Outputs,
-    ) -> Any:
-        held = self._exported(q, k, v, extras, outputs)
-        result = self.compute(*held[:4], options, dropout, held[4])
+    def attention(self, call: Fields) -> Any:
+        result = self.compute(self._exported(call))
         if isinstance(result, tuple):
-            return tuple(_home(part, q) for part in result)
-        return _home(result, q)
+            return tuple(_home(part, call[0]) for part in result)
+        return _home(result, call[0])
 
     def backward(self, call: BackwardCall) -> Gradients:
         self.check_arrays(call.arrays.items())
@@ -189,19 +178,26 @@ class DlpackBackend(Backend):
         found = backward(self, call._replace(arrays=held))
         return Gradients(*[x if x is None else _home(x, call.arrays["q"]) for x in found])
 
-    def _exported(
-        self, q: Any, k: Any, v: Any, extras: Extras, outputs: Outputs
-    ) -> tuple[Any, Any, Any, Extras, Outputs]:
-        self._check_types(q, k, v, extras, outputs)
+    def _exported(self, call: Fields) -> Call:
+        """Returns the call with each array exported, once."""
+        self.check_types(call)
+        q, k, v, extras, options, dropout, outputs = call
 
         def one(argument: str, array: Any) -> Any:
             return array if array is None or type(array) is Exported else export(argument, array)
 
-        if extras is not None:
-            extras = [one(*item) for item in zip(OPTIONAL_TENSORS, extras, strict=True)]
-        if outputs is not None:
-            outputs = tuple(one(*item) for item in zip(OUTPUT_NAMES, outputs, strict=False))
-        return one("q", q), one("k", k), one("v", v), extras, outputs
+        def each(names: Sequence[str], arrays: Sequence[Any] | None) -> tuple[Any, ...] | None:
+            return None if arrays is None else tuple(map(one, names, arrays))
+
+        return Call(
+            one("q", q),
+            one("k", k),
+            one("v", v),
+            each(OPTIONAL_TENSORS, extras),
+            options,
+            dropout,
+            each(OUTPUTS, outputs),
+        )
 
     def empty(self, layout: Layout, like: Any) -> Any:
         return numpy_backend.empty(layout, like)

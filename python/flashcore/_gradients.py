@@ -8,7 +8,7 @@ from ._backend import dropout_of, find, hashable, is_array, seeds
 from ._backward import OPTIONAL_OUTPUTS, BackwardCall, BackwardPlan, Gradients
 from ._errors import Error
 from ._layout import F32, Layout, dense_strides
-from ._library import OPTIONAL_TENSORS
+from ._operands import OPTIONAL_TENSORS
 from ._options import Options, flag, refuse_unknown
 from ._plan import Request
 

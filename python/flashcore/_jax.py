@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._backend import Backend, Extras, Outputs, Pair, Values
+from ._backend import Backend
 from ._backward import OUTPUTS, BackwardCall, Gradients
+from ._call import Call, Fields
 from ._errors import ArgumentTypeError, DeviceError, InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA
@@ -92,33 +93,24 @@ class JaxBackend(Backend):
     def check_writable(self, argument: str, array: Any) -> None:
         raise ArgumentTypeError(f"{argument}: is a jax.Array, which is immutable, wanted None")
 
-    def run(self, plan: Plan, *rest: Any) -> Any:
-        result = super().run(plan, *rest)
+    def run(self, plan: Plan, call: Fields) -> Any:
+        result = super().run(plan, call)
         if plan.device[0] == CUDA:
             _synchronize(plan.device[1])
         return result
 
-    def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Extras,
-        options: Values,
-        dropout: Pair,
-        outputs: Outputs,
-    ) -> Any:
-        arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]
+    def attention(self, call: Fields) -> Any:
+        of = Call._make(call)
+        arrays = list(of.inputs().values())
         if any(isinstance(array, jax.core.Tracer) for array in arrays):
-            self._check_types(q, k, v, extras, None)
-            for name, array in zip(("out", "out_lse"), outputs or (None, None), strict=True):
-                if array is not None:
-                    self.check_writable(name, array)
+            self.check_types(of._replace(outputs=None))
+            for name, array in of.given_outputs().items():
+                self.check_writable(name, array)
             from ._jax_ffi import attention
 
-            return attention(q, k, v, extras, options, dropout, self.dtype)
+            return attention(of, self.dtype)
         jax.block_until_ready(arrays)
-        return self.compute(q, k, v, extras, options, dropout, outputs)
+        return self.compute(call)
 
     def backward(self, call: BackwardCall) -> Gradients:
         arrays = call.arrays

@@ -13,14 +13,16 @@ import jax
 import jax.numpy as jnp
 
 from . import _xla as xla
-from ._backend import Backend, Extras, Pair, Values, registered, seeds
+from ._backend import Backend, registered, seeds
 from ._backward import OPTIONAL_OUTPUTS, BackwardCall, refuse_fp8
 from ._backward import compute as compute_backward
+from ._call import Call
 from ._errors import UnsupportedError
 from ._jax_sharding import in_shard_map, partitioned
 from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides, dtype_code
-from ._library import CPU, CUDA, LARGEST, OPTIONAL_TENSORS
+from ._library import CPU, CUDA
 from ._numpy import numpy_dtype
+from ._operands import LARGEST
 from ._options import Options, window_of
 from ._plan import (
     WORKSPACE_ALIGNMENT,
@@ -28,7 +30,6 @@ from ._plan import (
     aligned,
     describe,
     host_workspace,
-    names_of,
     verdicts,
 )
 
@@ -109,7 +110,7 @@ class _Given(NamedTuple):
 def _given(kind: int, frame: Any) -> _Given:
     device, stream = CPU_DEVICE, 0
     if kind == CUDA:
-        pointer = xla.PointerGet(context=frame.context)
+        pointer = xla.StreamGet(context=frame.context)
         xla.ask(frame.api, "stream_get", pointer, "stream")
         ordinal = xla.OrdinalGet(context=frame.context)
         xla.ask(frame.api, "device_ordinal_get", ordinal, "device")
@@ -124,16 +125,8 @@ def _given(kind: int, frame: Any) -> _Given:
 
 def _execute(kind: int, frame: Any) -> None:
     arrays, options, dropout = _given(kind, frame)
-    extras = [arrays.get(name) for name in OPTIONAL_TENSORS]
-    _backend.compute(
-        arrays["q"],
-        arrays["k"],
-        arrays["v"],
-        None if all(x is None for x in extras) else extras,
-        tuple(options),
-        dropout,
-        tuple(arrays.get(name) for name in ("out", "lse", *LARGEST)),
-    )
+    outputs = tuple(arrays.get(name) for name in ("out", "lse", *LARGEST))
+    _backend.compute(Call.of(arrays, tuple(options), dropout, outputs))
 
 
 def _execute_backward(kind: int, frame: Any) -> None:
@@ -196,7 +189,7 @@ def _no_derivative(*_: Any) -> Any:
     )
 
 
-class _Call(NamedTuple):
+class _Traced(NamedTuple):
     """The static part of a traced call: names of its arrays, and the rest as JSON."""
 
     names: tuple[str, ...]
@@ -247,11 +240,11 @@ class _Call(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _differentiated(call: _Call, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+def _differentiated(call: _Traced, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(call.forward(arrays, False).values())
 
 
-def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
+def _forward(call: _Traced, primals: tuple[Any, ...]) -> tuple[Any, Any]:
     arrays = tuple(primal.value for primal in primals)
     found = call.forward(arrays, True)
     # The set of needed gradients is static: only the keys matter.
@@ -265,7 +258,7 @@ def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
     return results, (arrays, saved, asked)
 
 
-def _backward(call: _Call, saved: Any, cotangents: tuple[Any, ...]) -> tuple[Any]:
+def _backward(call: _Traced, saved: Any, cotangents: tuple[Any, ...]) -> tuple[Any]:
     arrays, found, asked = saved
     given = dict(zip(call.names, arrays, strict=True)) | found
     refuse_fp8({name: given[name].dtype.name for name in ("q", "k", "out")})
@@ -287,31 +280,21 @@ def _backward(call: _Call, saved: Any, cotangents: tuple[Any, ...]) -> tuple[Any
 _differentiated.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def attention(
-    q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, dtype_of: Any
-) -> Any:
+def attention(given: Call, dtype_of: Any) -> Any:
     """The traced call. Checks everything about the problem that needs no device."""
     _register()
-    named = Options(*options)
+    named = Options(*given.options)
     named = named._replace(window=window_of(named.window))
     out_dtype = named.out_dtype
     if out_dtype is not None:
         out_dtype = dtype_of("out_dtype", out_dtype)
         named = named._replace(out_dtype=jnp.dtype(numpy_dtype(out_dtype)).name)
-    arrays = {"q": q, "k": k, "v": v} | dict(names_of(extras) if extras else [])
-    request = Request(
-        q=_layout("q", q),
-        k=_layout("k", k),
-        v=_layout("v", v),
-        extras={name: _layout(name, arrays[name]) for name in list(arrays)[3:]},
-        options=named._replace(kernel=None),
-        out_dtype=out_dtype,
-        out=None,
-        out_lse=None,
-    )
+    arrays = given.inputs()
+    layouts = {name: _layout(name, array) for name, array in arrays.items()}
+    request = Request.of(layouts, named._replace(kernel=None), out_dtype)
     verdicts(request)
     _, out, lse, amax = describe(request)
-    call = _Call(
+    call = _Traced(
         names=tuple(arrays),
         results=(
             "out",
@@ -321,7 +304,7 @@ def attention(
         largest=() if amax is None else amax.shape,
         out_dtype=NAMES[out.dtype],
         options=json.dumps({name: _plain(value) for name, value in named._asdict().items()}),
-        dropout=json.dumps(None if dropout is None else [_plain(x) for x in dropout]),
+        dropout=json.dumps(given.dropout and [_plain(x) for x in given.dropout]),
     )
     found = _differentiated(call, tuple(arrays.values()))
     return found if len(call.results) > 1 else found[0]

@@ -14,9 +14,7 @@ import jax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-_OF_KEYS = ("k", "v", "k_scale", "v_scale")
-_OF_ENTRIES = ("seqlens_q", "seqlens_kv", "causal_offsets")
-_WHOLE = ("cu_seqlens_q", "cu_seqlens_kv", "dropout_state")
+from ._operands import OPERANDS
 
 
 class _Array(NamedTuple):
@@ -39,11 +37,11 @@ class _Array(NamedTuple):
 def _array(name: str, shape: Sequence[int], packed: bool) -> _Array:
     entries: int | None = None
     heads: int | None = None
-    if name in _OF_ENTRIES:
-        entries = 0
-    elif name not in _WHOLE:
+    operand = OPERANDS[name]
+    if operand.heads:
         heads = min(1, len(shape) - 1)  # a vector has one factor per head
-        entries = 0 if len(shape) > 1 and not packed else None
+    if operand.has_entries and heads != 0 and not (operand.heads and packed):
+        entries = 0
     # A dimension of extent 1 is broadcast, so all devices have it.
     if entries is not None and shape[entries] == 1:
         entries = None
@@ -82,9 +80,9 @@ class Call(NamedTuple):
             if array.entries is not None:
                 names[array.entries] = "b"
             if array.heads is not None:
-                is_of_keys = array.name in (*_OF_KEYS, "dk", "dv")
                 of_queries = "(h g)" if split and not apart else "h"
                 of_keys = "k" if apart else "h"
+                is_of_keys = OPERANDS[array.name].heads == "Hkv"
                 names[array.heads] = of_keys if is_of_keys else of_queries
             return " ".join(names)
 

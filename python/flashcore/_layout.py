@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ._errors import ArgumentTypeError, InvalidArgumentError
 from ._library import CPU, CUDA, MAX_RANK, Tensor
+from ._operands import DTYPES, OPERANDS
 
 # Element types by their name in NumPy, ml_dtypes, JAX and CuPy; codes of flashcore.h.
 CODES = {
@@ -21,40 +22,6 @@ CODES = {
 NAMES = {code: name for name, code in CODES.items()}
 F32 = CODES["float32"]
 CPU_DEVICE = (CPU, 0)
-
-# The dtypes that the library allows for each argument.
-_LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
-_CACHES = (
-    "page_table",
-    "kv_indptr",
-    "kv_indices",
-    "kv_last_page_len",
-    "cache_batch_idx",
-    "cache_leftpad",
-    "tree_mask",
-    "page_status",
-    "seqlens_new",
-    "cu_seqlens_new",
-    "cu_seqlens",
-    "seqlens",
-)
-_FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale", "o_scale")
-_FLOATS = tuple(name for name in CODES if "float" in name)
-_WITH_GRADIENTS = tuple(name for name in _FLOATS if "float8" not in name)
-_ALLOWED: dict[str, tuple[str, ...]] = (
-    {"mask": ("bool",), "bias": ("float32", "float16", "bfloat16")}
-    | dict.fromkeys("qkv", tuple(name for name in _FLOATS if name != "float64"))
-    | dict.fromkeys(("out", "out_dtype"), _FLOATS)
-    | dict.fromkeys(("out_lse", "lse", "d_lse", "grad_dtype"), ("float32", "float64"))
-    | dict.fromkeys(("d_sinks", "d_alibi_slopes"), ("float32", "float64"))
-    | dict.fromkeys(("d_out", "dq", "dk", "dv", "d_bias"), _WITH_GRADIENTS)
-    | dict.fromkeys((*_LENGTHS, *_CACHES), ("int32",))
-    | dict.fromkeys(("k_new", "v_new"), tuple(name for name in _FLOATS if name != "float64"))
-    | dict.fromkeys(("lse_a", "lse_b", "rope_cos", "rope_sin"), ("float32",))
-    | dict.fromkeys(("x", "o_a", "o_b"), ("float32", "float16", "bfloat16"))
-    | {"dtype": ("float8_e4m3fn", "float8_e5m2"), "dropout_state": ("int64",)}
-    | dict.fromkeys(_FACTORS, ("float32",))
-)
 
 
 class Layout(NamedTuple):
@@ -75,8 +42,12 @@ def device_name(device: tuple[int, int]) -> str:
     return f"cuda:{device[1]}" if device[0] == CUDA else "cpu"
 
 
+def _allowed(argument: str) -> tuple[str, ...]:
+    return DTYPES[argument] if argument in DTYPES else OPERANDS[argument].dtypes
+
+
 def wanted_dtype(argument: str) -> str:
-    allowed = _ALLOWED[argument]
+    allowed = _allowed(argument)
     wanted = allowed[0] if len(allowed) == 1 else "one of " + ", ".join(allowed)
     return (
         f"{wanted}; what is to be added to the scores is a bias" if argument == "mask" else wanted
@@ -84,8 +55,8 @@ def wanted_dtype(argument: str) -> str:
 
 
 def dtype_code(argument: str, name: str) -> int:
-    if name not in _ALLOWED[argument]:
-        verb = "is" if argument in ("out_dtype", "grad_dtype", "dtype") else "dtype is"
+    if name not in _allowed(argument):
+        verb = "is" if argument in DTYPES else "dtype is"
         raise InvalidArgumentError(f"{argument}: {verb} {name}, wanted {wanted_dtype(argument)}")
     return CODES[name]
 

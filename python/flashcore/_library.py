@@ -5,10 +5,12 @@ itself. The structs mirror flashcore.h; thanks to `struct_size` either side may 
 """
 
 import ctypes
+import functools
 import os
 import pathlib
 import re
 import sys
+from collections.abc import Callable
 from ctypes import (
     POINTER,
     Structure,
@@ -22,64 +24,20 @@ from ctypes import (
     c_void_p,
     sizeof,
 )
-from typing import Any
+from typing import Any, TypeVar
 
 from ._errors import BY_STATUS, Error, InternalError
+from ._operands import (
+    APPEND_TENSORS,
+    FIRST_TENSORS,
+    GRADIENT_TENSORS,
+    LAST_TENSORS,
+    MERGE_TENSORS,
+    QUANTIZE_TENSORS,
+)
 
 MAX_RANK = 4
 CPU, CUDA = 0, 1
-OPTIONAL_TENSORS = (
-    "bias",
-    "mask",
-    "alibi_slopes",
-    "sinks",
-    "q_scale",
-    "k_scale",
-    "v_scale",
-    "cu_seqlens_q",
-    "cu_seqlens_kv",
-    "seqlens_q",
-    "seqlens_kv",
-    "causal_offsets",
-    "o_scale",
-    "dropout_state",
-)
-# The structs have these in this order; the last two come later.
-_FIRST_TENSORS = OPTIONAL_TENSORS[:-2]
-# Tensors of problems over caches, which follow in the structs, in this order.
-CACHE_TENSORS = (
-    "page_table",
-    "kv_indptr",
-    "kv_indices",
-    "kv_last_page_len",
-    "cache_leftpad",
-    "page_status",
-    "tree_mask",
-)
-LARGEST = ("amax_o", "amax_s")
-_LAST_TENSORS = ("dropout_state", *CACHE_TENSORS, "o_scale", *LARGEST)
-APPEND_TENSORS = (
-    "k_new",
-    "v_new",
-    "k",
-    "v",
-    "seqlens_kv",
-    "seqlens_new",
-    "cu_seqlens_new",
-    "page_table",
-    "kv_indptr",
-    "kv_indices",
-    "cache_leftpad",
-    "page_status",
-    "k_scale",
-    "v_scale",
-    "rope_cos",
-    "rope_sin",
-    "q",
-    "q_out",
-)
-MERGE_TENSORS = ("o_a", "o_b", "lse_a", "lse_b", "o", "lse")
-QUANTIZE_TENSORS = ("x", "x_out", "scale", "mean", "cu_seqlens", "seqlens")
 
 
 class Tensor(Structure):
@@ -91,10 +49,21 @@ class Tensor(Structure):
     ]
 
 
+_SIZE = ("struct_size", c_size_t)
+
+
+def _tensors(names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    return [(name, Tensor) for name in names]
+
+
+def _pointers(names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    return [(name, c_void_p) for name in names]
+
+
 class Problem(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
-        *((name, Tensor) for name in ("q", "k", "v", "o", "lse", *_FIRST_TENSORS)),
+        _SIZE,
+        *_tensors(FIRST_TENSORS),
         ("has_softmax_scale", c_int32),
         ("softmax_scale", c_float),
         ("softcap", c_float),
@@ -107,7 +76,7 @@ class Problem(Structure):
         ("kv_scale_block", c_int64),
         ("max_seqlen_q", c_int64),
         ("max_seqlen_kv", c_int64),
-        *((name, Tensor) for name in _LAST_TENSORS),
+        *_tensors(LAST_TENSORS),
         ("v_transposed", c_int32),
         ("reserved", c_int32),
     ]
@@ -115,26 +84,34 @@ class Problem(Structure):
 
 class Arguments(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
-        *((name, c_void_p) for name in ("q", "k", "v", "o", "lse", *_FIRST_TENSORS)),
+        _SIZE,
+        *_pointers(FIRST_TENSORS),
         ("dropout_seed", c_uint64),
         ("dropout_offset", c_uint64),
-        *((name, c_void_p) for name in _LAST_TENSORS),
+        *_pointers(LAST_TENSORS),
     ]
 
 
+class GradientTensors(Structure):
+    _fields_ = [_SIZE, *_tensors(GRADIENT_TENSORS)]
+
+
+class BackwardArguments(Structure):
+    _fields_ = [_SIZE, ("forward", c_void_p), *_pointers(GRADIENT_TENSORS)]
+
+
 class MergeProblem(Structure):
-    _fields_ = [("struct_size", c_size_t), *((name, Tensor) for name in MERGE_TENSORS)]
+    _fields_ = [_SIZE, *_tensors(MERGE_TENSORS)]
 
 
 class MergeArguments(Structure):
-    _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in MERGE_TENSORS)]
+    _fields_ = [_SIZE, *_pointers(MERGE_TENSORS)]
 
 
 class AppendProblem(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
-        *((name, Tensor) for name in APPEND_TENSORS),
+        _SIZE,
+        *_tensors(APPEND_TENSORS),
         ("kv_scale_block", c_int64),
         ("rotary_dim", c_int64),
         ("rope_base", c_float),
@@ -145,35 +122,25 @@ class AppendProblem(Structure):
 
 
 class AppendArguments(Structure):
-    _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in APPEND_TENSORS)]
+    _fields_ = [_SIZE, *_pointers(APPEND_TENSORS)]
 
 
 class QuantizeProblem(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
-        *((name, Tensor) for name in QUANTIZE_TENSORS),
+        _SIZE,
+        *_tensors(QUANTIZE_TENSORS),
         ("scale_block", c_int64),
         ("max_seqlen", c_int64),
     ]
 
 
 class QuantizeArguments(Structure):
-    _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in QUANTIZE_TENSORS)]
-
-
-class GradientTensors(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        *(
-            (name, Tensor)
-            for name in ("d_o", "dq", "dk", "dv", "d_lse", "d_bias", "d_sinks", "d_alibi_slopes")
-        ),
-    ]
+    _fields_ = [_SIZE, *_pointers(QUANTIZE_TENSORS)]
 
 
 class PlanOptions(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
+        _SIZE,
         ("device_kind", c_int32),
         ("device_index", c_int32),
         ("kernel", c_char_p),
@@ -188,7 +155,7 @@ class PlanOptions(Structure):
 
 class DeviceInfo(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
+        _SIZE,
         ("kind", c_int32),
         ("index", c_int32),
         ("compute_capability", c_int32),
@@ -201,7 +168,7 @@ class DeviceInfo(Structure):
 
 class BuildInfo(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
+        _SIZE,
         ("version", c_char_p),
         ("compiler", c_char_p),
         ("build_type", c_char_p),
@@ -214,7 +181,7 @@ class BuildInfo(Structure):
 
 class Verdict(Structure):
     _fields_ = [
-        ("struct_size", c_size_t),
+        _SIZE,
         ("kernel", c_char_p),
         ("refusal", c_char_p),
         ("declines", c_char_p),
@@ -225,6 +192,50 @@ class Verdict(Structure):
 
 
 VERDICT_VISITOR = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Verdict))
+
+
+# Functions by name, without "flashcore_": the type of the result, and of the arguments.
+_PLAN_OPTIONS, _PLAN, _STREAM, _STATUS = POINTER(PlanOptions), c_void_p, c_void_p, c_int32
+_WORKSPACE = (c_void_p, c_size_t)  # its address and its bytes
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "last_error": (c_char_p,),
+    "version": (c_char_p,),
+    "reload_tuning": (None,),
+    "problem_init": (_STATUS, POINTER(Problem), c_size_t),
+    "gradients_init": (_STATUS, POINTER(GradientTensors), c_size_t),
+    "append_problem_init": (_STATUS, POINTER(AppendProblem), c_size_t),
+    "plan_options_init": (_STATUS, _PLAN_OPTIONS, c_size_t),
+    "plan_create": (_STATUS, POINTER(Problem), _PLAN_OPTIONS, POINTER(_PLAN)),
+    "backward_plan_create": (
+        *(_STATUS, POINTER(Problem), POINTER(GradientTensors)),
+        *(_PLAN_OPTIONS, POINTER(_PLAN)),
+    ),
+    "plan_destroy": (None, _PLAN),
+    "plan_kernel": (c_char_p, _PLAN),
+    "plan_reason": (c_char_p, _PLAN),
+    "plan_workspace_bytes": (c_size_t, _PLAN),
+    # The arguments are packed as bytes, see _plan.py.
+    "plan_run": (_STATUS, _PLAN, c_char_p, *_WORKSPACE, _STREAM),
+    "plan_run_backward": (_STATUS, _PLAN, POINTER(BackwardArguments), *_WORKSPACE, _STREAM),
+    "merge": (_STATUS, POINTER(MergeProblem), POINTER(MergeArguments), _PLAN_OPTIONS, _STREAM),
+    "append": (_STATUS, POINTER(AppendProblem), POINTER(AppendArguments), _PLAN_OPTIONS, _STREAM),
+    "append_and_attend": (
+        *(_STATUS, POINTER(AppendProblem), POINTER(AppendArguments)),
+        *(_PLAN, POINTER(Arguments), _PLAN_OPTIONS, *_WORKSPACE, _STREAM),
+    ),
+    "quantize": (
+        *(_STATUS, POINTER(QuantizeProblem), POINTER(QuantizeArguments)),
+        *(_PLAN_OPTIONS, _STREAM),
+    ),
+    "transpose_v": (
+        *(_STATUS, POINTER(Tensor), c_void_p, POINTER(Tensor), c_void_p),
+        *(_PLAN_OPTIONS, _STREAM),
+    ),
+    "visit_verdicts": (_STATUS, POINTER(Problem), _PLAN_OPTIONS, VERDICT_VISITOR, c_void_p),
+    "device_count": (_STATUS, POINTER(c_size_t)),
+    "device_get": (_STATUS, c_size_t, POINTER(DeviceInfo)),
+    "build_info_get": (_STATUS, POINTER(BuildInfo)),
+}
 
 
 def library_path() -> pathlib.Path:
@@ -251,92 +262,12 @@ def _load() -> ctypes.CDLL:
             f"flashcore: {problem}; wanted Linux on the processor that the wheel was built for, "
             "with a glibc no older than its builder's"
         ) from problem
-    signatures: dict[str, tuple[Any, list[Any]]] = {
-        "flashcore_last_error": (c_char_p, []),
-        "flashcore_version": (c_char_p, []),
-        "flashcore_reload_tuning": (None, []),
-        "flashcore_problem_init": (c_int32, [POINTER(Problem), c_size_t]),
-        "flashcore_plan_options_init": (c_int32, [POINTER(PlanOptions), c_size_t]),
-        "flashcore_plan_create": (
-            c_int32,
-            [POINTER(Problem), POINTER(PlanOptions), POINTER(c_void_p)],
-        ),
-        "flashcore_gradients_init": (c_int32, [POINTER(GradientTensors), c_size_t]),
-        "flashcore_backward_plan_create": (
-            c_int32,
-            [
-                POINTER(Problem),
-                POINTER(GradientTensors),
-                POINTER(PlanOptions),
-                POINTER(c_void_p),
-            ],
-        ),
-        "flashcore_plan_destroy": (None, [c_void_p]),
-        "flashcore_plan_kernel": (c_char_p, [c_void_p]),
-        "flashcore_plan_reason": (c_char_p, [c_void_p]),
-        "flashcore_plan_workspace_bytes": (c_size_t, [c_void_p]),
-        # The arguments are packed as bytes, see _plan.py.
-        "flashcore_plan_run": (c_int32, [c_void_p, c_char_p, c_void_p, c_size_t, c_void_p]),
-        "flashcore_plan_run_backward": (
-            c_int32,
-            [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
-        ),
-        "flashcore_merge": (
-            c_int32,
-            [POINTER(MergeProblem), POINTER(MergeArguments), POINTER(PlanOptions), c_void_p],
-        ),
-        "flashcore_append_problem_init": (c_int32, [POINTER(AppendProblem), c_size_t]),
-        "flashcore_append": (
-            c_int32,
-            [POINTER(AppendProblem), POINTER(AppendArguments), POINTER(PlanOptions), c_void_p],
-        ),
-        "flashcore_append_and_attend": (
-            c_int32,
-            [
-                POINTER(AppendProblem),
-                POINTER(AppendArguments),
-                c_void_p,
-                POINTER(Arguments),
-                POINTER(PlanOptions),
-                c_void_p,
-                c_size_t,
-                c_void_p,
-            ],
-        ),
-        "flashcore_quantize": (
-            c_int32,
-            [
-                POINTER(QuantizeProblem),
-                POINTER(QuantizeArguments),
-                POINTER(PlanOptions),
-                c_void_p,
-            ],
-        ),
-        "flashcore_transpose_v": (
-            c_int32,
-            [
-                POINTER(Tensor),
-                c_void_p,
-                POINTER(Tensor),
-                c_void_p,
-                POINTER(PlanOptions),
-                c_void_p,
-            ],
-        ),
-        "flashcore_visit_verdicts": (
-            c_int32,
-            [POINTER(Problem), POINTER(PlanOptions), VERDICT_VISITOR, c_void_p],
-        ),
-        "flashcore_device_count": (c_int32, [POINTER(c_size_t)]),
-        "flashcore_device_get": (c_int32, [c_size_t, POINTER(DeviceInfo)]),
-        "flashcore_build_info_get": (c_int32, [POINTER(BuildInfo)]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name, None)
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        function = getattr(library, f"flashcore_{name}", None)
         if function is None:
             raise ImportError(
-                f"flashcore: {path} has no function {name}, wanted the shared library of this "
-                "package's version"
+                f"flashcore: {path} has no function flashcore_{name}, wanted the shared library of "
+                "this package's version"
             )
         function.restype = result
         function.argtypes = arguments
@@ -381,28 +312,47 @@ def check(status: int, words: dict[str, str] = FORWARD_WORDS) -> None:
         raise error(status, words)
 
 
-def new_problem() -> Problem:
-    problem = Problem()
-    check(library.flashcore_problem_init(problem, sizeof(problem)))
-    return problem
+_INITIALISE = {
+    Problem: library.flashcore_problem_init,
+    GradientTensors: library.flashcore_gradients_init,
+    AppendProblem: library.flashcore_append_problem_init,
+    PlanOptions: library.flashcore_plan_options_init,
+}
+_Kind = TypeVar("_Kind", bound=Structure)
 
 
-def new_gradients() -> GradientTensors:
-    gradients = GradientTensors()
-    check(library.flashcore_gradients_init(gradients, sizeof(gradients)))
-    return gradients
+def sized(kind: type[_Kind]) -> _Kind:
+    """Returns a struct of zeros, but for its size, which is the first member."""
+    return kind(sizeof(kind))
 
 
-def new_append_problem() -> AppendProblem:
-    problem = AppendProblem()
-    check(library.flashcore_append_problem_init(problem, sizeof(problem)))
-    return problem
+def with_defaults(kind: type[_Kind]) -> _Kind:
+    """Returns a struct with the library's defaults."""
+    struct = kind()
+    check(_INITIALISE[kind](struct, sizeof(struct)))
+    return struct
 
 
-def new_plan_options() -> PlanOptions:
-    options = PlanOptions()
-    check(library.flashcore_plan_options_init(options, sizeof(options)))
-    return options
+# Members of structs that have other names in Python.
+_IN_C = {"out": "o", "out_lse": "lse", "d_out": "d_o"}
+
+
+@functools.cache
+def _members(kind: type[Structure]) -> frozenset[str]:
+    return frozenset(name for name, *_ in kind._fields_)
+
+
+def fill(struct: _Kind, of: Callable[[Any], Any], given: dict[str, Any]) -> _Kind:
+    """Sets the members of a struct to what `of` makes of the arrays or layouts of these names.
+
+    Names that the struct does not have are ignored.
+    """
+    members = _members(type(struct))
+    for name, value in given.items():
+        member = _IN_C.get(name, name)
+        if value is not None and member in members:
+            setattr(struct, member, of(value))
+    return struct
 
 
 def version() -> str:
@@ -412,7 +362,7 @@ def version() -> str:
 
 def build_info() -> dict[str, Any]:
     """Returns the library's version, compiler, build type, CUDA targets and CPU target."""
-    info = BuildInfo(struct_size=sizeof(BuildInfo))
+    info = sized(BuildInfo)
     check(library.flashcore_build_info_get(info))
     texts = ("version", "compiler", "build_type", "cuda_targets", "cpu_target")
     return {name: getattr(info, name).decode() for name in texts} | {"cuda": bool(info.cuda)}
@@ -424,7 +374,7 @@ def devices() -> list[dict[str, Any]]:
     check(library.flashcore_device_count(count))
     found = []
     for position in range(count.value):
-        info = DeviceInfo(struct_size=sizeof(DeviceInfo))
+        info = sized(DeviceInfo)
         check(library.flashcore_device_get(position, info))
         found.append(
             {

@@ -1,5 +1,6 @@
 """NumPy arrays, including the extension types of ml_dtypes."""
 
+import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -69,6 +70,8 @@ class NumpyBackend(Backend):
 
     def empty(self, layout: Layout, like: Any) -> Any:
         return dense(np, layout, numpy_dtype(layout.dtype))
+
+    empty_like: Any = staticmethod(functools.partial(np.empty_like, subok=False))
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         return host_workspace(nbytes)

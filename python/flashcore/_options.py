@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ._errors import ArgumentTypeError, InvalidArgumentError
 from ._layout import wrong_type
-from ._library import PlanOptions, Problem
+from ._library import PlanOptions, Problem, with_defaults
 
 ALIGNMENTS = {"top_left": 0, "bottom_right": 1, "given": 2}
 
@@ -140,18 +140,25 @@ def fill_problem(problem: Problem, options: Options) -> None:
     problem.v_transposed = flag("v_transposed", options.v_transposed)
 
 
-def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int]) -> None:
+def options_on(device: tuple[int, int], threads: Any) -> PlanOptions:
+    """Returns the options of a call that has no others."""
+    out = with_defaults(PlanOptions)
     out.device_kind, out.device_index = device
+    out.threads = integer("threads", threads, 0, 2**31 - 1)
+    return out
+
+
+def plan_options(options: Options, device: tuple[int, int]) -> PlanOptions:
+    out = options_on(device, options.threads)
     if options.kernel is not None:
         if not isinstance(options.kernel, str):
             raise wrong_type("kernel", options.kernel, "a kernel's name or None")
         if "\0" in options.kernel:
             raise InvalidArgumentError(f"kernel: is {options.kernel!r}, wanted a kernel's name")
         out.kernel = options.kernel.encode()
-    out.threads = integer("threads", options.threads, 0, 2**31 - 1)
-    out.batch_invariant = flag("batch_invariant", options.batch_invariant)
-    out.early_start = flag("early_start", options.early_start)
-    out.deterministic = flag("deterministic", options.deterministic)
+    for name in ("batch_invariant", "early_start", "deterministic"):
+        setattr(out, name, flag(name, getattr(options, name)))
+    return out
 
 
 def seed(argument: str, value: Any) -> int:

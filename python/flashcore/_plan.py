@@ -6,8 +6,8 @@ one foreign call.
 
 import struct
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from ctypes import byref, c_void_p
+from collections.abc import Callable, Hashable
+from ctypes import byref, c_void_p, sizeof
 from typing import Any, NamedTuple, TypeVar
 
 from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
@@ -22,28 +22,24 @@ from ._layout import (
     wanted_dtype,
 )
 from ._library import (
-    CACHE_TENSORS,
-    OPTIONAL_TENSORS,
     VERDICT_VISITOR,
+    Arguments,
     Problem,
     check,
+    fill,
     in_python,
     library,
-    new_plan_options,
-    new_problem,
+    with_defaults,
 )
-from ._options import Options, fill_plan_options, fill_problem, flag
+from ._operands import CACHE_TENSORS, OPTIONAL_TENSORS
+from ._options import Options, fill_problem, flag, plan_options
 
-# The beginning of flashcore_arguments, all of it 8-byte members: struct_size, q, k, v, o, lse, and
-# the optional tensors in the order of OPTIONAL_TENSORS without O's scale; dropout's seed and offset
-# come before the last one.
-_ARGUMENTS = struct.Struct("@21Q")
+# flashcore_arguments, all of it 8-byte members: struct_size, q, k, v, o, lse, the optional tensors
+# in the order of OPTIONAL_TENSORS without the last two, dropout's seed and offset, its state, the
+# tensors of a cache, O's scale, and the largest values.
+_ARGUMENTS = struct.Struct(f"@{sizeof(Arguments) // 8}Q")
 ARGUMENTS_SIZE = _ARGUMENTS.size
 pack_arguments = _ARGUMENTS.pack
-# All of it: the same, no cache, O's scale, and the largest values.
-_ALL_ARGUMENTS = struct.Struct("@31Q")
-ALL_ARGUMENTS_SIZE = _ALL_ARGUMENTS.size
-pack_all_arguments = _ALL_ARGUMENTS.pack
 NO_CACHE = (0,) * len(CACHE_TENSORS)
 # The beginning up to o; members past struct_size are absent.
 _FOUR_POINTERS = struct.Struct("@5Q")
@@ -52,6 +48,9 @@ pack_four_pointers = _FOUR_POINTERS.pack
 NO_EXTRAS = (0,) * len(OPTIONAL_TENSORS)
 
 WORKSPACE_ALIGNMENT = 256
+
+
+_EXTRAS = (*OPTIONAL_TENSORS, *CACHE_TENSORS)
 
 
 class Request(NamedTuple):
@@ -63,8 +62,22 @@ class Request(NamedTuple):
     extras: dict[str, Layout]
     options: Options
     out_dtype: int | None
-    out: Layout | None
-    out_lse: Layout | None
+    out: Layout | None = None
+    out_lse: Layout | None = None
+
+    @classmethod
+    def of(cls, layouts: dict[str, Layout], options: Options, out_dtype: int | None) -> "Request":
+        """Takes the layouts of the forward pass, by the names of its arguments."""
+        return cls(
+            q=layouts["q"],
+            k=layouts["k"],
+            v=layouts["v"],
+            extras={name: layouts[name] for name in _EXTRAS if name in layouts},
+            options=options,
+            out_dtype=out_dtype,
+            out=layouts.get("out"),
+            out_lse=layouts.get("out_lse"),
+        )
 
 
 # Called with every new plan: the problem in C, the request, and True for a backward pass.
@@ -82,7 +95,7 @@ class AnyPlan:
     __slots__ = ("device", "handle", "kernel", "reason", "workspace_bytes")
 
     def __init__(self, handle: c_void_p, device: tuple[int, int]):
-        self.handle = handle.value
+        self.handle = handle
         self.kernel = library.flashcore_plan_kernel(handle).decode()
         self.reason = in_python(library.flashcore_plan_reason(handle))
         self.workspace_bytes = library.flashcore_plan_workspace_bytes(handle)
@@ -103,8 +116,7 @@ class Plan(AnyPlan):
         problem, self.out, self.lse, self.amax = describe(request)
         # True if a new O has exactly q's layout.
         self.like_q = self.out == request.q
-        options = new_plan_options()
-        fill_plan_options(options, request.options, request.q.device)
+        options = plan_options(request.options, request.q.device)
         handle = c_void_p()
         check(library.flashcore_plan_create(problem, options, byref(handle)))
         announce(problem, request)
@@ -125,11 +137,9 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout |
     q, k, v, options = request.q, request.k, request.v, request.options
     named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
     check_devices(q, named)
-    problem = new_problem()
+    problem = with_defaults(Problem)
     fill_problem(problem, options)
-    problem.q, problem.k, problem.v = q.tensor(), k.tensor(), v.tensor()
-    for name, layout in request.extras.items():
-        setattr(problem, name, layout.tensor())
+    fill(problem, Layout.tensor, {"q": q, "k": k, "v": v, **request.extras})
 
     out = request.out
     if out is None:
@@ -163,8 +173,7 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout |
 def verdicts(request: Request) -> list[dict[str, Any]]:
     """Returns every kernel's verdict on a problem, best first."""
     problem, *_ = describe(request)
-    options = new_plan_options()
-    fill_plan_options(options, request.options, request.q.device)
+    options = plan_options(request.options, request.q.device)
     found: list[dict[str, Any]] = []
 
     def take(_user: Any, pointer: Any) -> None:
@@ -236,12 +245,3 @@ def code_of_name(argument: str, name: Any) -> int:
     if not isinstance(name, str) or name not in CODES:
         raise ArgumentTypeError(f"{argument}: is {name!r}, wanted {wanted_dtype(argument)}")
     return dtype_code(argument, name)
-
-
-def names_of(extras: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Returns the optional arrays that are present, with their names."""
-    return [
-        (name, value)
-        for name, value in zip(OPTIONAL_TENSORS, extras, strict=True)
-        if value is not None
-    ]

@@ -1,22 +1,13 @@
 """Makes fp8 tensors and their scales in the form that attention takes."""
 
-from ctypes import byref, sizeof
+import itertools
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from ._backend import find, registered
+from ._direct import DirectCall
 from ._errors import InvalidArgumentError
-from ._layout import F32, Layout, dense_strides, like
-from ._library import (
-    CPU,
-    QUANTIZE_TENSORS,
-    QuantizeArguments,
-    QuantizeProblem,
-    check,
-    library,
-    new_plan_options,
-)
+from ._layout import F32, like
+from ._library import QuantizeArguments, QuantizeProblem, library, sized
 from ._options import flag, integer, refuse_unknown
-from ._plan import check_devices
 
 _LARGEST = 2**31 - 1
 _COLUMNS = 128  # columns of a transposed v are a multiple of this
@@ -77,53 +68,33 @@ def quantize(
     """
     if unknown:
         refuse_unknown(quantize, unknown)
-    backend = registered.get(type(x)) or find("x", x)
-    arrays = {"x": x, "cu_seqlens": cu_seqlens, "seqlens": seqlens}
-    arrays = {name: array for name, array in arrays.items() if array is not None}
-    backend.check_arrays(arrays.items())
-    layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
-    first = layouts["x"]
-    check_devices(first, {name: layout for name, layout in layouts.items() if name != "x"})
+    call = DirectCall({"x": x, "cu_seqlens": cu_seqlens, "seqlens": seqlens})
+    first = call.first
     wanted = 4 if cu_seqlens is None else 3
     if len(first.shape) != wanted:
         raise InvalidArgumentError(
             f"x: shape {list(first.shape)} has rank {len(first.shape)}, wanted {wanted} "
             f"with{'out' if cu_seqlens is None else ''} cu_seqlens"
         )
-    problem = QuantizeProblem(struct_size=sizeof(QuantizeProblem))
+    problem = sized(QuantizeProblem)
     problem.scale_block = 0 if block is None else integer("block", block, 0, _LARGEST)
     problem.max_seqlen = integer("max_seqlen", max_seqlen, 0, _LARGEST)
     if cu_seqlens is None:
         batch, rows = first.shape[0], first.shape[2]
     else:
-        batch = max(0, layouts["cu_seqlens"].shape[0] - 1)
+        batch = max(0, call.layouts["cu_seqlens"].shape[0] - 1)
         rows = problem.max_seqlen or first.shape[0]
     shape = _scale_shape(
         first.shape, batch, rows, scales, None if block is None else problem.scale_block
     )
-    outputs = {
-        "x_out": Layout(
-            backend.dtype("dtype", dtype), first.shape, like(first, first.shape), first.device
-        ),
-        "scale": Layout(F32, shape, dense_strides(shape), first.device),
-    }
-    if flag("smooth", smooth):
-        shape = (batch, first.shape[1], first.shape[-1])
-        outputs["mean"] = Layout(F32, shape, dense_strides(shape), first.device)
-    made = {name: backend.empty(layout, x) for name, layout in outputs.items()}
-    for name, array in made.items():
-        backend.check_writable(name, array)
-    arguments = QuantizeArguments(struct_size=sizeof(QuantizeArguments))
-    for name in QUANTIZE_TENSORS:
-        if name in layouts or name in outputs:
-            setattr(problem, name, (layouts | outputs)[name].tensor())
-            setattr(arguments, name, backend.pointer((arrays | made)[name]))
-    options = new_plan_options()
-    options.device_kind, options.device_index = first.device
-    options.threads = integer("threads", threads, 0, _LARGEST)
-    stream = None if first.device[0] == CPU else backend.stream(x)
-    check(library.flashcore_quantize(byref(problem), byref(arguments), byref(options), stream))
-    return Quantized(made["x_out"], made["scale"], made.get("mean"))
+    code = call.backend.dtype("dtype", dtype)
+    has_mean = flag("smooth", smooth)
+    values = call.add("x_out", code, first.shape, like(first, first.shape))
+    scale = call.add("scale", F32, shape)
+    mean = call.add("mean", F32, (batch, first.shape[1], first.shape[-1])) if has_mean else None
+    filled = call.fill(problem, sized(QuantizeArguments))
+    call.run(library.flashcore_quantize, *filled, threads=threads)
+    return Quantized(values, scale, mean)
 
 
 def transpose_v(v: Any, *, columns: int = 0, threads: int = 0, **unknown: NoReturn) -> Any:
@@ -141,31 +112,15 @@ def transpose_v(v: Any, *, columns: int = 0, threads: int = 0, **unknown: NoRetu
     """
     if unknown:
         refuse_unknown(transpose_v, unknown)
-    backend = registered.get(type(v)) or find("v", v)
-    backend.check_arrays([("v", v)])
-    given = backend.layout("v", v)
+    call = DirectCall({"v": v})
+    given = call.first
     if len(given.shape) != 4:
         raise InvalidArgumentError(
             f"v: shape {list(given.shape)} has rank {len(given.shape)}, wanted 4 for [B, H, S, D]"
         )
     batch, heads, rows, width = given.shape
     wanted = integer("columns", columns, 0, _LARGEST) or -(-rows // _COLUMNS) * _COLUMNS
-    shape = (batch, heads, width, wanted)
-    made = Layout(given.dtype, shape, dense_strides(shape), given.device)
-    out = backend.empty(made, v)
-    backend.check_writable("v_out", out)
-    options = new_plan_options()
-    options.device_kind, options.device_index = given.device
-    options.threads = integer("threads", threads, 0, _LARGEST)
-    stream = None if given.device[0] == CPU else backend.stream(v)
-    check(
-        library.flashcore_transpose_v(
-            byref(given.tensor()),
-            backend.pointer(v),
-            byref(made.tensor()),
-            backend.pointer(out),
-            byref(options),
-            stream,
-        )
-    )
+    out = call.add("v_out", given.dtype, (batch, heads, width, wanted))
+    each = ((call.layouts[n].tensor(), call.backend.pointer(call.arrays[n])) for n in call.arrays)
+    call.run(library.flashcore_transpose_v, *itertools.chain(*each), threads=threads)
     return out

@@ -4,103 +4,55 @@ These calls take the arrays of one framework, like `attention`, and run on their
 """
 
 from collections.abc import Hashable
-from ctypes import byref, c_void_p, sizeof
 from typing import Any, NoReturn
 
 from ._attention import Alignment, Window, options_of
-from ._backend import Backend, find, hashable, registered
+from ._backend import find, hashable, registered
+from ._direct import DirectCall
 from ._errors import InvalidArgumentError
-from ._layout import F32, Layout, dense_strides, like
+from ._layout import F32, like
 from ._library import (
-    APPEND_TENSORS,
-    CACHE_TENSORS,
-    CPU,
-    LARGEST,
-    MERGE_TENSORS,
-    OPTIONAL_TENSORS,
     AppendArguments,
+    AppendProblem,
     Arguments,
     MergeArguments,
     MergeProblem,
     check,
+    fill,
     library,
-    new_append_problem,
-    new_plan_options,
+    sized,
+    with_defaults,
 )
-from ._options import Options, fill_plan_options, flag, integer, real, refuse_unknown
-from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
-
-# Names in the library's messages that differ in Python.
-_WORDS = {"o": "out", "lse": "out_lse", "q_out": "q"}
+from ._operands import APPEND_TENSORS, CACHE_TENSORS, LARGEST, OPTIONAL_TENSORS
+from ._options import Options, flag, integer, real, refuse_unknown
+from ._plan import Plan, Request, cache
 
 
-class _CachePlan(AnyPlan):
-    """A plan of attention over a cache."""
-
-    __slots__ = ("amax", "lse", "out")
-
-    def __init__(self, request: Request):
-        problem, self.out, self.lse, self.amax = describe(request)
-        options = new_plan_options()
-        fill_plan_options(options, request.options, request.q.device)
-        handle = c_void_p()
-        check(library.flashcore_plan_create(problem, options, byref(handle)))
-        announce(problem, request)
-        super().__init__(handle, request.q.device)
-
-
-def _check_arrays(backend: Backend, arrays: dict[str, Any]) -> None:
-    backend.check_arrays((name, array) for name, array in arrays.items() if array is not None)
-
-
-def _addresses(struct: Any, backend: Backend, arrays: dict[str, Any]) -> Any:
-    struct.struct_size = sizeof(struct)
-    for name, array in arrays.items():
-        if array is not None:
-            setattr(struct, name, backend.pointer(array))
-    return struct
-
-
-class _Append:
+class _Append(DirectCall):
     """The arguments of append, from the keywords of a call."""
 
-    def __init__(self, backend: Backend, given: dict[str, Any]):
+    def __init__(self, given: dict[str, Any]):
         arrays = {name: given[name] for name in APPEND_TENSORS if name in given}
-        arrays |= {"k": given["k_cache"], "v": given["v_cache"], "q_out": None}
-        arrays = {name: array for name, array in arrays.items() if array is not None}
-        _check_arrays(backend, arrays)
-        for name in ("k", "v", "page_status"):
-            if name in arrays:
-                backend.check_writable(name, arrays[name])
-        layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
-        if "q" in arrays:
-            q = layouts["q"]
-            layouts["q_out"] = q._replace(stride=like(q, q.shape))
-            arrays["q_out"] = backend.empty(layouts["q_out"], arrays["q"])
-        self.first = layouts["k_new"]
-        check_devices(
-            self.first, {name: layout for name, layout in layouts.items() if name != "k_new"}
-        )
-        problem = new_append_problem()
-        for name, layout in layouts.items():
-            setattr(problem, name, layout.tensor())
-        largest = 2**31 - 1
-        problem.kv_scale_block = integer("kv_scale_block", given["kv_scale_block"], 0, largest)
-        problem.rotary_dim = integer("rotary_dim", given["rotary_dim"], 0, largest)
-        problem.rope_base = real("rope_base", given["rope_base"])
-        problem.rope_scale = real("rope_scale", given["rope_scale"])
-        problem.interleaved = flag("interleaved", given["interleaved"])
-        problem.v_transposed = flag("v_transposed", given["v_transposed"])
+        arrays |= {"k": given["k_cache"], "v": given["v_cache"]}
+        super().__init__(arrays, written=("k", "v", "page_status"))
+        if "q" in self.arrays:
+            q = self.layouts["q"]
+            self.add("q_out", q.dtype, q.shape, like(q, q.shape))
+        problem, self.arguments = self.fill(with_defaults(AppendProblem), sized(AppendArguments))
+        for name in ("kv_scale_block", "rotary_dim"):
+            setattr(problem, name, integer(name, given[name], 0, 2**31 - 1))
+        for name in ("rope_base", "rope_scale"):
+            setattr(problem, name, real(name, given[name]))
+        for name in ("interleaved", "v_transposed"):
+            setattr(problem, name, flag(name, given[name]))
         if problem.rope_base == 0:
             if problem.rope_scale != 1:
                 raise InvalidArgumentError(
                     f"rope_scale: is {problem.rope_scale}, wanted 1 without rope_base"
                 )
-            if problem.interleaved and "rope_cos" not in arrays:
+            if problem.interleaved and "rope_cos" not in self.arrays:
                 raise InvalidArgumentError("interleaved: is True, wanted False without a rotation")
         self.problem = problem
-        self.arrays = arrays
-        self.arguments = _addresses(AppendArguments(), backend, arrays)
         self.seqlens_after: Any = None
 
     def has_rows_of(self, q: Any) -> bool:
@@ -127,7 +79,7 @@ def _refuse_without_new_rows(given: dict[str, Any]) -> None:
             raise InvalidArgumentError(f"{name}: is given without k_new, wanted new rows")
 
 
-def _step_of(backend: Backend, given: dict[str, Any]) -> _Append:
+def _step_of(given: dict[str, Any]) -> _Append:
     """Returns the append of `decode`; it has the lengths for the attention that follows."""
     for name in ("k_new", "v_new", "seqlens_kv"):
         if given[name] is None:
@@ -137,7 +89,7 @@ def _step_of(backend: Backend, given: dict[str, Any]) -> _Append:
     given = given | {"cu_seqlens_new": given["cu_seqlens_q"]}
     if given["rope_cos"] is None and given["rope_sin"] is None and given["rope_base"] == 0:
         del given["q"]
-    step = _Append(backend, given)
+    step = _Append(given)
     starts, count = given["cu_seqlens_new"], given["seqlens_new"]
     if count is None:
         count = step.first.shape[-2] if starts is None else starts[1:] - starts[:-1]
@@ -237,85 +189,56 @@ def decode(
     if cache_batch_idx is not None:
         if page_table is not None or kv_indices is not None:
             raise InvalidArgumentError("cache_batch_idx: is given with pages, wanted one of them")
-        _check_arrays(backend, {"cache_batch_idx": cache_batch_idx})
+        backend.check_arrays([("cache_batch_idx", cache_batch_idx)])
         page_table = cache_batch_idx.reshape((cache_batch_idx.shape[0], 1))
     step: _Append | None = None
     if k_new is None and v_new is None:
         _refuse_without_new_rows(locals())
     else:
-        step = _step_of(backend, locals())
+        step = _step_of(locals())
         q = step.arrays.get("q_out", q)
         seqlens_kv = step.seqlens_after
         if seqlens_q is None and seqlens_new is not None and step.has_rows_of(q):
             seqlens_q = seqlens_new
     given = locals()
-    arrays = {name: given.get(name) for name in (*OPTIONAL_TENSORS, *CACHE_TENSORS)}
-    arrays = {name: array for name, array in arrays.items() if array is not None}
-    named = {"q": q, "k": k_cache, "v": v_cache, **arrays}
-    outputs = {"out": out, "out_lse": out_lse}
+    named = {"q": q, "k": k_cache, "v": v_cache}
+    named |= {name: given.get(name) for name in (*OPTIONAL_TENSORS, *CACHE_TENSORS)}
+    named |= {"out": out, "out_lse": out_lse}
+    named = {name: array for name, array in named.items() if array is not None}
     values: Any = hashable(options_of(given))
-    _check_arrays(backend, named | outputs)
+    backend.check_arrays(named.items())
     key: Hashable = (
         "decode",
         values,
         *((name, backend.key(array)) for name, array in named.items()),
-        *((name, backend.key(array)) for name, array in outputs.items() if array is not None),
     )
     plan = cache.get(key)
     if plan is None:
         layouts = {name: backend.layout(name, array) for name, array in named.items()}
-        request = Request(
-            q=layouts.pop("q"),
-            k=layouts.pop("k"),
-            v=layouts.pop("v"),
-            extras=layouts,
-            options=Options._make(values),
-            out_dtype=None if out_dtype is None else backend.dtype("out_dtype", out_dtype),
-            out=None if out is None else backend.layout("out", out),
-            out_lse=None if out_lse is None else backend.layout("out_lse", out_lse),
-        )
-        plan = cache.put(key, _CachePlan(request))
-    for name, array in outputs.items():
-        if array is not None:
-            backend.check_writable(name, array)
-    if page_status is not None:
-        backend.check_writable("page_status", page_status)
-    if out is None:
-        out = backend.empty(plan.out, q)
-    if plan.lse is not None and out_lse is None:
-        out_lse = backend.empty(plan.lse, q)
-    found = {"o": out, "lse": None if plan.lse is None else out_lse}
+        dtype = None if out_dtype is None else backend.dtype("out_dtype", out_dtype)
+        plan = cache.put(key, Plan(Request.of(layouts, Options._make(values), dtype)))
+    for name in ("out", "out_lse", "page_status"):
+        if name in named:
+            backend.check_writable(name, named[name])
+    found = {"out": backend.empty(plan.out, q) if out is None else out}
+    if plan.lse is not None:
+        found["out_lse"] = backend.empty(plan.lse, q) if out_lse is None else out_lse
     if plan.amax is not None:
         found |= {name: backend.empty(plan.amax, q) for name in LARGEST}
-    arguments = _addresses(Arguments(), backend, named | found)
-    nbytes = plan.workspace_bytes
-    owner, workspace = backend.workspace(nbytes, q) if nbytes else (None, None)
-    stream = 0 if plan.device[0] == CPU else backend.stream(q)
+    arguments = fill(sized(Arguments), backend.pointer, named | found)
     if step is None:
-        check(library.flashcore_plan_run(plan.handle, bytes(arguments), workspace, nbytes, stream))
+        run: tuple[Any, ...] = (library.flashcore_plan_run, plan.handle, bytes(arguments))
     else:
-        check(
-            library.flashcore_append_and_attend(
-                step.problem,
-                step.arguments,
-                plan.handle,
-                arguments,
-                _options(step.first, threads),
-                workspace,
-                nbytes,
-                stream,
-            )
+        run = (
+            library.flashcore_append_and_attend,
+            step.problem,
+            step.arguments,
+            plan.handle,
+            arguments,
+            step.options(threads),
         )
-    del owner
-    results = tuple(array for array in found.values() if array is not None)
-    return results if len(results) > 1 else out
-
-
-def _options(q: Layout, threads: Any) -> Any:
-    options = new_plan_options()
-    options.device_kind, options.device_index = q.device
-    options.threads = integer("threads", threads, 0, 2**31 - 1)
-    return options
+    check(backend.launch(plan, q, *run))
+    return tuple(found.values()) if len(found) > 1 else found["out"]
 
 
 def merge(
@@ -340,29 +263,18 @@ def merge(
     """
     if unknown:
         refuse_unknown(merge, unknown)
-    backend = registered.get(type(o_a)) or find("o_a", o_a)
     arrays = {"o_a": o_a, "o_b": o_b, "lse_a": lse_a, "lse_b": lse_b}
-    _check_arrays(backend, arrays | {"out": out, "out_lse": out_lse})
-    layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
-    first = layouts["o_a"]
+    call = DirectCall(arrays | {"out": out, "out_lse": out_lse}, written=("out", "out_lse"))
+    first = call.first
     if out is None:
-        dtype = first.dtype if out_dtype is None else backend.dtype("out_dtype", out_dtype)
-        out = backend.empty(Layout(dtype, first.shape, like(first, first.shape), first.device), o_a)
+        dtype = first.dtype if out_dtype is None else call.backend.dtype("out_dtype", out_dtype)
+        out = call.add("out", dtype, first.shape, like(first, first.shape))
     elif out_dtype is not None:
         raise InvalidArgumentError("out_dtype: is given with out, wanted one of them")
     if out_lse is None:
-        shape = first.shape[:-1]
-        out_lse = backend.empty(Layout(F32, shape, dense_strides(shape), first.device), o_a)
-    for name, array in (("out", out), ("out_lse", out_lse)):
-        backend.check_writable(name, array)
-    layouts |= {"out": backend.layout("out", out), "out_lse": backend.layout("out_lse", out_lse)}
-    check_devices(first, {name: layout for name, layout in layouts.items() if name != "o_a"})
-    problem = MergeProblem(struct_size=sizeof(MergeProblem))
-    for name in MERGE_TENSORS:
-        setattr(problem, name, layouts[_WORDS.get(name, name)].tensor())
-    arguments = _addresses(MergeArguments(), backend, arrays | {"o": out, "lse": out_lse})
-    stream = None if first.device[0] == CPU else backend.stream(o_a)
-    check(library.flashcore_merge(problem, arguments, _options(first, threads), stream))
+        out_lse = call.add("out_lse", F32, first.shape[:-1])
+    filled = call.fill(sized(MergeProblem), sized(MergeArguments))
+    call.run(library.flashcore_merge, *filled, threads=threads)
     return out, out_lse
 
 
@@ -414,9 +326,6 @@ def append(
     """
     if unknown:
         refuse_unknown(append, unknown)
-    backend = registered.get(type(k_new)) or find("k_new", k_new)
-    step = _Append(backend, locals())
-    stream = None if step.first.device[0] == CPU else backend.stream(k_new)
-    options = _options(step.first, threads)
-    check(library.flashcore_append(step.problem, step.arguments, options, stream))
-    return step.arrays.get("q_out")
+    call = _Append(locals())
+    call.run(library.flashcore_append, call.problem, call.arguments, threads=threads)
+    return call.arrays.get("q_out")

@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from ._backend import Backend, Extras, Outputs, Values
+from ._backend import Backend
+from ._call import Fields
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import CODES, Layout, check_rank, dtype_code
 from ._library import CPU, CUDA
@@ -24,7 +25,6 @@ def _current_stream(index: int) -> int:
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 _increment_version = getattr(torch.autograd.graph, "increment_version", lambda _: None)
 _empty_strided = torch.empty_strided
-_empty_like = torch.empty_like
 
 
 def refuse_nested(argument: str, array: torch.Tensor) -> None:
@@ -101,8 +101,7 @@ class TorchTensors(Backend):
             layout.shape, layout.stride, dtype=DTYPE_OF[layout.dtype], device=like.device
         )
 
-    def empty_out(self, plan: Plan, like: Any) -> Any:
-        return _empty_like(like) if plan.like_q else self.empty(plan.out, like)
+    empty_like: Any = staticmethod(torch.empty_like)
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         owner = torch.empty(nbytes + 256, dtype=torch.uint8, device=like.device)
@@ -119,12 +118,11 @@ class TorchTensors(Backend):
         if not array.is_inference():
             _increment_version(array)  # so that autograd notices the write
 
-    def plan(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
-    ) -> Plan:
+    def plan(self, call: Fields) -> Plan:
         """A flat key for most calls costs less Python."""
+        q, k, v, extras, options, _, outputs = call
         if extras is not None or outputs is not None:
-            return super().plan(q, k, v, extras, options, outputs)
+            return super().plan(call)
         try:
             key = (
                 q.dtype,
@@ -144,7 +142,7 @@ class TorchTensors(Backend):
             )
             plan = cache.get(key)
         except (TypeError, RuntimeError):  # raises with the reason
-            return super().plan(q, k, v, extras, options, outputs)
+            return super().plan(call)
         if plan is None:
-            plan = cache.put(key, Plan(self.request(q, k, v, extras, options, outputs)))
+            plan = cache.put(key, Plan(self.request(call)))
         return plan

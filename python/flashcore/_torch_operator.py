@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ._backend import Extras, Outputs, Pair, Values, seeds
+from ._backend import seeds
 from ._backward import BackwardCall, Gradients
+from ._call import Call, Fields
 from ._errors import Error, InvalidArgumentError, UnsupportedError
-from ._library import LARGEST, OPTIONAL_TENSORS
+from ._operands import LARGEST, OPTIONAL_TENSORS
 from ._options import Options
 from ._torch import DTYPE_OF, TorchTensors, draw_dropout, in_transform, refuse_nested
 from ._torch_backward import Differentiated, differentiate, save_for_backward
@@ -44,31 +45,26 @@ _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers come as mode
 _is_grad_enabled = torch.is_grad_enabled
 
 
-def _drawn(q: Any, extras: Extras, offset: Any) -> tuple[Extras, Pair]:
-    """Returns the optional tensors and the dropout of a call without a seed."""
+def _drawn(call: Fields) -> Fields:
+    """Returns a call without a seed with the dropout that is drawn for it."""
+    q, k, v, extras, options, (_, offset), outputs = call
     if offset != 0:
         raise InvalidArgumentError(
             f"dropout_offset: is {offset!r}, wanted 0 without dropout_seed: both are drawn"
         )
     drawn = draw_dropout(q.device)
     if "dropout_seed" in drawn:
-        return extras, (drawn["dropout_seed"], 0)
-    return (*(extras or _NO_EXTRAS)[:-1], drawn["dropout_state"]), None
+        return q, k, v, extras, options, (drawn["dropout_seed"], 0), outputs
+    extras = (*(extras or _NO_EXTRAS)[:-1], drawn["dropout_state"])
+    return q, k, v, extras, options, None, outputs
 
 
 class TorchBackend(TorchTensors):
-    def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Extras,
-        options: Values,
-        dropout: Pair,
-        outputs: Outputs,
-    ) -> Any:
+    def attention(self, call: Fields) -> Any:
+        q, k, v, extras, _, dropout, outputs = call
         if dropout is not None and dropout[0] is None:
-            extras, dropout = _drawn(q, extras, dropout[1])
+            call = _drawn(call)
+            extras = call[3]
         if (
             _is_compiling()
             or type(q) not in PLAIN
@@ -86,15 +82,14 @@ class TorchBackend(TorchTensors):
             or _modes()
             or forward_ad._current_level >= 0
         ):
-            return self._by_operator(q, k, v, extras, options, dropout, outputs)
+            return self._by_operator(call)
         try:
-            plan = self.plan(q, k, v, extras, options, outputs)
-            return self.run(plan, q, k, v, extras, dropout, outputs)
+            return self.run(self.plan(call), call)
         except (Error, RuntimeError):
             # Meta tensors and tensors of a transform look like others but have no memory.
             if outputs is not None or not (q.is_meta or in_transform()):
                 raise
-        return self._by_operator(q, k, v, extras, options, dropout, outputs)
+        return self._by_operator(call)
 
     def backward(self, call: BackwardCall) -> Gradients:
         self.check_arrays(call.arrays.items())
@@ -124,16 +119,8 @@ class TorchBackend(TorchTensors):
     def _needs_grad(self, arrays: Sequence[Any]) -> bool:
         return any(isinstance(x, torch.Tensor) and x.requires_grad for x in arrays)
 
-    def _by_operator(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Extras,
-        options: Values,
-        dropout: Pair,
-        outputs: Outputs,
-    ) -> Any:
+    def _by_operator(self, call: Fields) -> Any:
+        q, k, v, extras, options, dropout, outputs = call
         if outputs is not None:
             raise UnsupportedError(
                 "out, out_lse: are given under torch.compile, autograd, or with tensors that are "
@@ -144,7 +131,7 @@ class TorchBackend(TorchTensors):
             if array is None:
                 continue
             if not isinstance(array, torch.Tensor):
-                self._check_types(q, k, v, extras, None)
+                self.check_types(call)
                 raise InvalidArgumentError(f"{name}: wanted a torch.Tensor")
             refuse_nested(name, array)
         self._check_derivatives(arrays)
@@ -159,8 +146,8 @@ class TorchBackend(TorchTensors):
         # The operator's own derivative does not work inside of torch.func's transforms. If
         # torch.compile traces such a transform, PyTorch refuses the operator.
         in_func_grad = not _is_compiling() and needs_grad and in_transform()
-        call = Differentiated.apply if in_func_grad else _operator
-        out, lse, *largest = call(*arrays, *scalars)
+        operator = Differentiated.apply if in_func_grad else _operator
+        out, lse, *largest = operator(*arrays, *scalars)
         found = (out, lse) if named.return_lse else (out,)
         if named.return_amax:
             found += tuple(largest)
@@ -180,11 +167,11 @@ _operator = torch.ops.flashcore.attention
 
 
 def _attention(*arguments: Any) -> tuple[torch.Tensor, ...]:
-    (q, k, v, *extras), scalars = arguments[: len(TENSORS)], arguments[len(TENSORS) :]
-    options = options_of(scalars)
-    extras[-1], dropout = state_of(extras[-1], options)
-    optional = None if all(x is None for x in extras) else extras
-    result = backend.compute(q, k, v, optional, options, dropout, None)
+    options = options_of(arguments[len(TENSORS) :])
+    arrays = dict(zip(TENSORS, arguments, strict=False))
+    arrays["dropout_state"], dropout = state_of(arrays["dropout_state"], options)
+    result = backend.compute(Call.of(arrays, options, dropout))
+    q = arrays["q"]
     found = list(result) if options.return_lse or options.return_amax else [result]
     if not options.return_lse:
         found.insert(1, q.new_empty(0, dtype=torch.float32))

@@ -6,7 +6,7 @@ import torch
 
 from ._layout import CPU_DEVICE, Layout
 from ._layout import like as strides_like
-from ._library import OPTIONAL_TENSORS
+from ._operands import OPTIONAL_TENSORS
 from ._options import Options
 
 library = torch.library.Library("flashcore", "DEF")

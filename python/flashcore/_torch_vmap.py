@@ -5,10 +5,8 @@ from typing import Any
 import torch
 
 from ._errors import UnsupportedError
-from ._library import OPTIONAL_TENSORS
+from ._operands import OPERANDS, OPTIONAL_TENSORS
 
-_WITHOUT_BATCH = ("sinks", "cu_seqlens_q", "cu_seqlens_kv", "dropout_state")
-_LENGTHS = ("seqlens_q", "seqlens_kv", "causal_offsets")  # their batch dimension never broadcasts
 _DROPOUT_P = len(OPTIONAL_TENSORS) + 7  # its index after q, k and v
 
 
@@ -35,14 +33,14 @@ def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> t
     for i in range(3):
         tensors[i] = joined(tensors[i], is_mapped[i])
     for i, name in enumerate(OPTIONAL_TENSORS, start=3):
-        x, mapped = tensors[i], is_mapped[i]
-        if x is None or (name in _WITHOUT_BATCH and not mapped):
+        x, mapped, operand = tensors[i], is_mapped[i], OPERANDS[name]
+        if x is None or not (operand.has_entries or mapped):
             continue
-        if name in _WITHOUT_BATCH:
+        if not operand.has_entries:
             raise UnsupportedError(f"{name}: is mapped by vmap, wanted it the same for all")
         if name == "alibi_slopes" and x.dim() == 1 + mapped:
             x = x.unsqueeze(-2)
-        if x.shape[mapped] == 1 and name not in _LENGTHS:
+        if x.shape[mapped] == 1 and operand.dims != "B":  # lengths do not broadcast
             if not mapped:
                 tensors[i] = x
                 continue

@@ -1,6 +1,8 @@
 """The part of XLA's foreign function interface that a Python handler needs, with ctypes.
 
-The structs are those of xla/ffi/api/c_api.h; each begins with its size.
+jax.ffi registers and calls a handler, but has no way to write one in Python that is stored with a
+compiled program, and allocates through XLA: jax.experimental.buffer_callback does neither. The
+structs are those of xla/ffi/api/c_api.h; each begins with its size.
 """
 
 import ctypes
@@ -24,7 +26,6 @@ DTYPES = {
 }
 _METADATA_EXTENSION = 1
 ALIGNMENT = 16  # the largest alignment that an allocation may ask for
-_HEAD = (("struct_size", c_size_t), ("extension", c_void_p))
 _FUNCTIONS = """
 error_create error_get_message error_destroy handler_register stream_get
 type_register context_get state_set state_get memory_allocate memory_free
@@ -33,138 +34,71 @@ run_id_get device_ordinal_get
 """
 
 
-class _Version(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("major", c_int32),
-        ("minor", c_int32),
-    ]
+def _struct(name: str, *members: tuple[str, Any]) -> Any:
+    return type(name, (Structure,), {"_fields_": members})
 
 
-class _Api(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("version", _Version),
-        ("internal", c_void_p),
-        *((name, c_void_p) for name in _FUNCTIONS.split()),
-    ]
+_SIZE = ("struct_size", c_size_t)
+_HEAD = (_SIZE, ("extension", c_void_p))
 
 
-class _Extension(Structure):
-    _fields_ = [("struct_size", c_size_t), ("type", c_int32), ("next", c_void_p)]
+def _asks(name: str, *members: tuple[str, Any]) -> Any:
+    """The arguments of one of XLA's functions about a call; the last member is its answer."""
+    return _struct(name, *_HEAD, ("context", c_void_p), *members)
 
 
-class _Metadata(Structure):
-    _fields_ = [("struct_size", c_size_t), ("version", _Version), ("traits", c_uint32)]
-
-
-class _MetadataExtension(Structure):
-    _fields_ = [("base", _Extension), ("metadata", POINTER(_Metadata))]
-
-
-class _Span(Structure):
-    _fields_ = [("text", c_void_p), ("length", c_size_t)]
-
-    def decode(self) -> str:
-        return ctypes.string_at(self.text, self.length).decode()
-
-
-class _Buffer(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("dtype", c_int32),
-        ("data", c_void_p),
-        ("rank", c_int64),
-        ("dims", POINTER(c_int64)),
-    ]
-
-
-class _Buffers(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("size", c_int64),
-        ("types", POINTER(c_int32)),
-        ("items", POINTER(POINTER(_Buffer))),
-    ]
-
-
-class _Attributes(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("size", c_int64),
-        ("types", POINTER(c_int32)),
-        ("names", POINTER(POINTER(_Span))),
-        ("items", POINTER(c_void_p)),
-    ]
-
-
-class _Frame(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("extension", POINTER(_MetadataExtension)),
-        ("api", POINTER(_Api)),
-        ("context", c_void_p),
-        ("stage", c_int32),
-        ("arguments", _Buffers),
-        ("results", _Buffers),
-        ("attributes", _Attributes),
-    ]
-
-
-class _ErrorCreate(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("message", c_char_p),
-        ("code", c_int32),
-    ]
-
-
-class PointerGet(Structure):
-    """XLA_FFI_Stream_Get_Args."""
-
-    _fields_ = [
-        *_HEAD,
-        ("context", c_void_p),
-        ("value", c_void_p),
-    ]
-
-
-class OrdinalGet(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("context", c_void_p),
-        ("value", c_int32),
-    ]
-
-
-class Allocate(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("context", c_void_p),
-        ("size", c_size_t),
-        ("alignment", c_size_t),
-        ("data", c_void_p),
-    ]
-
+_Version = _struct("_Version", *_HEAD, ("major", c_int32), ("minor", c_int32))
+_Api = _struct(
+    "_Api",
+    *_HEAD,
+    ("version", _Version),
+    ("internal", c_void_p),
+    *((name, c_void_p) for name in _FUNCTIONS.split()),
+)
+_Extension = _struct("_Extension", _SIZE, ("type", c_int32), ("next", c_void_p))
+_Metadata = _struct("_Metadata", _SIZE, ("version", _Version), ("traits", c_uint32))
+_MetadataExtension = _struct(
+    "_MetadataExtension", ("base", _Extension), ("metadata", POINTER(_Metadata))
+)
+_Span = _struct("_Span", ("text", c_void_p), ("length", c_size_t))
+_Buffer = _struct(
+    "_Buffer",
+    *_HEAD,
+    ("dtype", c_int32),
+    ("data", c_void_p),
+    ("rank", c_int64),
+    ("dims", POINTER(c_int64)),
+)
+_COUNT_AND_TYPES = (("size", c_int64), ("types", POINTER(c_int32)))
+_Buffers = _struct("_Buffers", *_HEAD, *_COUNT_AND_TYPES, ("items", POINTER(POINTER(_Buffer))))
+_Attributes = _struct(
+    "_Attributes",
+    *_HEAD,
+    *_COUNT_AND_TYPES,
+    ("names", POINTER(POINTER(_Span))),
+    ("items", POINTER(c_void_p)),
+)
+_Frame = _struct(
+    "_Frame",
+    _SIZE,
+    ("extension", POINTER(_MetadataExtension)),
+    ("api", POINTER(_Api)),
+    ("context", c_void_p),
+    ("stage", c_int32),
+    ("arguments", _Buffers),
+    ("results", _Buffers),
+    ("attributes", _Attributes),
+)
+_ErrorCreate = _struct("_ErrorCreate", *_HEAD, ("message", c_char_p), ("code", c_int32))
+_ErrorMessage = _struct("_ErrorMessage", *_HEAD, ("error", c_void_p), ("message", c_char_p))
+_ErrorDestroy = _struct("_ErrorDestroy", *_HEAD, ("error", c_void_p))
+StreamGet = _asks("StreamGet", ("value", c_void_p))
+OrdinalGet = _asks("OrdinalGet", ("value", c_int32))
+Allocate = _asks("Allocate", ("size", c_size_t), ("alignment", c_size_t), ("data", c_void_p))
 
 _call = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 _ERRORS = {"InvalidArgumentError": 3, "UnsupportedError": 12, "OutOfMemoryError": 8}
-
-
-class _ErrorMessage(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("error", c_void_p),
-        ("message", c_char_p),
-    ]
-
-
-class _ErrorDestroy(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("error", c_void_p),
-    ]
 
 
 def _call_of(api: Any, function: str, arguments: Structure) -> int | None:
@@ -187,12 +121,16 @@ def ask(api: Any, function: str, arguments: Structure, what: str) -> None:
     raise InternalError(f"XLA: gives no {what} for this call: {reason}")
 
 
+def _text(span: Any) -> str:
+    return ctypes.string_at(span.text, span.length).decode()
+
+
 def asked(frame: Any) -> str:
     """Returns the call's only attribute."""
     attributes = frame.attributes
     for i in range(attributes.size):
-        if attributes.names[i].contents.decode() == "asked":
-            return ctypes.cast(attributes.items[i], POINTER(_Span)).contents.decode()
+        if _text(attributes.names[i].contents) == "asked":
+            return _text(ctypes.cast(attributes.items[i], POINTER(_Span)).contents)
     raise InternalError("XLA: has lost the attribute that says what is asked")
 
 

@@ -85,7 +85,7 @@ def scaled_dot_product_attention(
         scale = float(scale)
     if attn_mask is None and dropout_p == 0.0:
         options = (is_causal, scale, *_OTHER_OPTIONS)
-        return backend.attention(query, key, value, None, options, None, None)
+        return backend.attention((query, key, value, None, options, None, None))
     bias = mask = None
     if attn_mask is not None:
         attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]

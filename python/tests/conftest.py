@@ -21,6 +21,12 @@ def rng():
 
 
 @pytest.fixture
+def way(request, monkeypatch):
+    """One of frameworks.py."""
+    return request.param(monkeypatch)
+
+
+@pytest.fixture
 def torch_seeded():
     """Resets PyTorch's generator, and disables gradients unless a test enables them."""
     import torch

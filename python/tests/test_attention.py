@@ -1,7 +1,5 @@
 """flashcore.attention of NumPy arrays against the definition."""
 
-import subprocess
-import sys
 import threading
 import tracemalloc
 
@@ -9,6 +7,7 @@ import definition
 import gates
 import numpy as np
 import pytest
+from process import python
 
 import flashcore
 
@@ -208,26 +207,6 @@ def test_dropout(rng):
     assert np.abs(mean - flashcore.attention(q, k, v)).max() < 0.25
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
-def test_sizes_of_zero(shapes, transposed):
-    """In both passes, for any strides of an array without elements."""
-
-    def ones(shape):
-        return np.ones(shape[::-1], np.float32).T if transposed and 0 in shape else np.ones(shape)
-
-    q, kv = (ones(shape).astype(np.float32, copy=False) for shape in shapes)
-    out, lse = flashcore.attention(q, kv, kv, return_lse=True)
-    assert out.shape == q.shape
-    assert not out.any()
-    assert np.isneginf(lse).all()
-    for gradient, of in zip(
-        flashcore.attention_backward(out, q, kv, kv), (q, kv, kv), strict=False
-    ):
-        assert gradient.shape == of.shape
-        assert not gradient.any()
-
-
 def test_offered_kernels(rng):
     q, k, v = inputs(rng)
     verdicts = flashcore.explain(q, k, v, causal=True)
@@ -293,7 +272,4 @@ def test_show_config(capsys):
     assert f"flashcore {flashcore.__version__}" in printed
     assert "float32: cpu_simd" in printed
     assert f"numpy {np.__version__}" in printed
-    run = subprocess.run(
-        [sys.executable, "-m", "flashcore"], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == printed
+    assert python("-m", "flashcore").stdout == printed

@@ -1,34 +1,13 @@
 """Arrays of an unknown framework, through DLPack."""
 
-import sys
-import types
 import weakref
 
-import definition
 import numpy as np
 import pytest
+from frameworks import Tiny as Array
+from frameworks import add_tiny_framework
 
 import flashcore
-
-
-class Array:
-    """A minimal array: DLPack, and nothing else."""
-
-    def __init__(self, data):
-        self.data = data
-
-    def __dlpack__(self, **options):
-        return self.data.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.data.__dlpack_device__()
-
-
-class OldArray(Array):
-    """An exporter from before DLPack 1.0: no keywords."""
-
-    def __dlpack__(self, stream=None):
-        return self.data.__dlpack__()
 
 
 class MortalArray(Array):
@@ -61,42 +40,7 @@ class GpuArray(Array):
 
 @pytest.fixture(autouse=True)
 def framework(monkeypatch):
-    module = types.ModuleType("tiny_framework")
-    module.from_dlpack = lambda data: Array(np.from_dlpack(data))
-    monkeypatch.setitem(sys.modules, "tiny_framework", module)
-    for kind in (Array, OldArray, MortalArray, GpuArray):
-        monkeypatch.setattr(kind, "__module__", "tiny_framework")
-
-
-@pytest.mark.parametrize("kind", [Array, OldArray])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_in_and_out(rng, kind, dtype):
-    q, k, v = (rng.normal(size=(1, 2, 5, 8)).astype(dtype) for _ in range(3))
-    mask = rng.random((1, 1, 5, 5)) < 0.7
-    expected, expected_lse = flashcore.attention(q, k, v, mask=mask, return_lse=True)
-    out, lse = flashcore.attention(kind(q), kind(k), kind(v), mask=kind(mask), return_lse=True)
-    assert type(out) is Array
-    assert np.array_equal(out.data, expected)
-    assert np.array_equal(lse.data, expected_lse)
-
-
-def test_strides(rng):
-    q = rng.normal(size=(1, 5, 2, 8)).astype(np.float32).transpose(0, 2, 1, 3)
-    out = flashcore.attention(Array(q), Array(q), Array(q))
-    assert np.array_equal(out.data, flashcore.attention(q, q, q))
-
-
-@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
-def test_sizes_of_zero(shapes):
-    """In both passes; NumPy exports strides of 0 for an array without elements."""
-    q, k = (Array(np.ones(shape, np.float32)) for shape in shapes)
-    out = flashcore.attention(q, k, k)
-    assert out.data.shape == q.data.shape
-    assert not out.data.any()
-    found = flashcore.attention_backward(out, q, k, k)[:3]
-    for gradient, of in zip(found, (q, k, k), strict=True):
-        assert gradient.data.shape == of.data.shape
-        assert not gradient.data.any()
+    add_tiny_framework(monkeypatch, Array, MortalArray, GpuArray)
 
 
 def test_written_into(rng):

@@ -1,18 +1,15 @@
 """Runs the examples, each as a user would start it."""
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from process import python
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 
 def run(*arguments):
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    done = python(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,4 +1,4 @@
-"""fp8 inputs and outputs: NumPy with ml_dtypes, PyTorch, JAX; scales, and the largest values."""
+"""fp8 inputs and outputs: scales, and the largest values. test_frameworks.py has other arrays."""
 
 import itertools
 
@@ -161,23 +161,10 @@ def bits(tensor):
     return tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor
 
 
-@mixes
-def test_torch_takes_every_mix(names):
-    torch = pytest.importorskip("torch")
-    given, _ = mixed(names)
-    tensors = [
-        torch.from_numpy(x.view(np.uint8)).view(getattr(torch, name))
-        for x, name in zip(given, names, strict=True)
-    ]
-    expected = flashcore.attention(*given, out_dtype="float32")
-    out = flashcore.attention(*tensors, out_dtype=torch.float32)
-    assert np.array_equal(out.numpy(), expected)
-
-
 @fp8
 @pytest.mark.compiles
-def test_torch_by_every_path(name):
-    """Eager, by the operator, with a dispatch mode, and in one graph: the same bits."""
+def test_torch_compiled_and_meta(name):
+    """In one graph: the same bits as eagerly."""
     torch, (q, k, v) = torch_inputs(name)
     scale = torch.from_numpy(SCALE)
     k_scale = torch.tensor([0.5, 2.0])[None, :, None]
@@ -187,43 +174,21 @@ def test_torch_by_every_path(name):
             q, k, v, k_scale=k_scale, o_scale=scale, return_lse=True, return_amax=True
         )
 
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            return function(*args, **(kwargs or {}))
-
     eager = call(q, k, v, scale)
-    assert eager[0].dtype is getattr(torch, name)
-    assert [tuple(x.shape) for x in eager[1:]] == [(2, 4, 9), (2, 4), (2, 4)]
-    with Mode():
-        by_operator = call(q, k, v, scale)
     torch._dynamo.reset()
     compiled = torch.compile(call, fullgraph=True)(q, k, v, scale)
-    for found in (by_operator, compiled):
-        for x, y in zip(eager, found, strict=True):
-            assert torch.equal(bits(x), bits(y))
-    wide = [x.float().numpy() for x in (q, k, v)]
-    wide[1] *= k_scale.numpy()[..., None]
-    exact = flashcore.attention(*wide)
-    error = np.abs(eager[2].numpy() - np.abs(exact).max((2, 3)))
-    assert error.max() < 1e-4
+    for x, y in zip(eager, compiled, strict=True):
+        assert torch.equal(bits(x), bits(y))
     with torch.device("meta"):
         shapes = call(*(torch.empty_like(x, device="meta") for x in (q, k, v)), scale.to("meta"))
     assert [x.shape for x in shapes] == [x.shape for x in eager]
 
 
 @fp8
-def test_torch_has_no_gradients_of_fp8(name):
-    torch, (q, k, v) = torch_inputs(name)
-    with pytest.raises(
-        flashcore.InvalidArgumentError,
-        match=f"q: dtype is {name}, which has no backward pass, wanted float32, ",
-    ):
-        flashcore.attention(q.requires_grad_(), k, v, out_dtype=torch.float32).sum().backward()
-    wide = [x.detach().float().requires_grad_() for x in (q, k, v)]
+def test_torch_has_no_gradients_of_an_out_in_fp8(name):
+    torch, wide = torch_inputs("float32")
     out, amax_o, amax_s = flashcore.attention(
-        *wide, out_dtype=getattr(torch, name), return_amax=True
+        *(x.requires_grad_() for x in wide), out_dtype=getattr(torch, name), return_amax=True
     )
     assert not amax_o.requires_grad
     assert not amax_s.requires_grad
@@ -243,56 +208,15 @@ def test_torch_gradients_beside_the_largest_values():
     assert [tuple(x.shape) for x in each] == [(1, 2, 4, 9, 16), (1, 2, 4), (1, 2, 4)]
 
 
-@mixes
-def test_jax_takes_every_mix(names):
+def test_jax_has_no_gradients_of_the_largest_values():
     jax = pytest.importorskip("jax")
-    given, _ = mixed(names)
-    expected = flashcore.attention(*given, out_dtype="float32")
-    tensors = [jax.numpy.asarray(x) for x in given]
+    x = jax.numpy.asarray(inputs()[0])
 
-    def call(q, k, v):
-        return flashcore.attention(q, k, v, out_dtype="float32")
+    def loss(which):
+        return jax.grad(lambda q: flashcore.attention(q, q, q, return_amax=True)[which].sum())(x)
 
-    if jax.default_backend() == "gpu":
-        np.testing.assert_allclose(call(*tensors), expected, rtol=0.05, atol=0.05)
-        return
-    assert np.array_equal(call(*tensors), expected)
-    assert np.array_equal(jax.jit(call)(*tensors), expected)
-
-
-@fp8
-def test_jax_eagerly_and_under_jit(name):
-    jax = pytest.importorskip("jax")
-    jnp = jax.numpy
-    if jax.default_backend() == "gpu":
-        pytest.skip("no kernel of a GPU has an O of fp8")
-    dtype = getattr(jnp, name)
-    q, k, v = (jnp.asarray(x).astype(dtype) for x in inputs())
-    scale = jnp.asarray(SCALE)
-
-    def call(q, k, v, scale):
-        return flashcore.attention(
-            q, k, v, out_dtype=dtype, o_scale=scale, return_lse=True, return_amax=True
-        )
-
-    eager, compiled = call(q, k, v, scale), jax.jit(call)(q, k, v, scale)
-    expected = flashcore.attention(
-        *(np.asarray(x) for x in (q, k, v)),
-        o_scale=SCALE,
-        return_lse=True,
-        return_amax=True,
-    )
-    for x, y, z in zip(eager, compiled, expected, strict=True):
-        assert x.dtype == y.dtype == z.dtype
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes() == z.tobytes()
-    with pytest.raises(flashcore.InvalidArgumentError, match=f"q: dtype is {name}, which has no"):
-        jax.grad(lambda q: flashcore.attention(q, k, v, out_dtype="float32").sum())(q)
-    wide = q.astype(jnp.float32)
     for which in (1, 2):
         with pytest.raises(flashcore.UnsupportedError, match=r"amax_[os]: has no gradient, wanted"):
-            jax.grad(
-                lambda q, which=which: flashcore.attention(q, q, q, return_amax=True)[which].sum()
-            )(wide)
-    both = jax.grad(lambda q: flashcore.attention(q, q, q, return_amax=True)[0].sum())(wide)
-    alone = jax.grad(lambda q: flashcore.attention(q, q, q).sum())(wide)
-    assert np.array_equal(both, alone)
+            loss(which)
+    alone = jax.grad(lambda q: flashcore.attention(q, q, q).sum())(x)
+    assert np.array_equal(loss(0), alone)

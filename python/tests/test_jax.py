@@ -1,14 +1,12 @@
 """JAX arrays, eagerly and traced, on JAX's default device."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import definition
 import gates
 import numpy as np
 import pytest
+from process import python
 
 import flashcore
 from flashcore import _gradients
@@ -38,33 +36,6 @@ def test_an_eager_call_is_in_the_default_stream():
     assert backend.stream(jnp.zeros(1)) == 0  # JAX exposes no stream of its own
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_same_as_with_numpy(dtype, causal):
-    q, k, v = inputs(dtype)
-    before = [np.asarray(x).copy() for x in (q, k, v)]
-    mask = jnp.asarray(np.random.default_rng(0).random((2, 1, 37, 53)) < 0.8)
-    lengths = jnp.array([53, 20], jnp.int32)
-    out, lse = flashcore.attention(
-        q, k, v, causal=causal, mask=mask, seqlens_kv=lengths, return_lse=True
-    )
-    assert isinstance(out, jax.Array)
-    assert out.dtype == q.dtype
-    assert out.devices() == q.devices()
-    host = (np.asarray(x, np.float32) for x in (q, k, v))
-    expected, expected_lse = flashcore.attention(
-        *host,
-        causal=causal,
-        mask=np.asarray(mask),
-        seqlens_kv=np.asarray(lengths),
-        return_lse=True,
-    )
-    gates.check(np.asarray(out, np.float32), expected, dtype)
-    gates.check_lse(lse, expected_lse, dtype)
-    for x, old in zip((q, k, v), before, strict=True):
-        assert np.array_equal(np.asarray(x), old)
-
-
 def test_results_can_be_used_on(rng):
     q, k, v = inputs(DTYPES[0])
     results = [flashcore.attention(q * scale, k, v) for scale in (1, 2, 3)]
@@ -83,51 +54,6 @@ def test_late_inputs_are_waited_for():
     assert np.allclose(np.asarray(out, np.float32), np.asarray(q, np.float32), atol=1e-2)
 
 
-@differentiates
-@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
-def test_sizes_of_zero(shapes):
-    """In both passes, eagerly and traced."""
-    q, k = (jnp.ones(shape) for shape in shapes)
-    for call in (flashcore.attention, jax.jit(flashcore.attention)):
-        out = call(q, k, k)
-        assert out.shape == q.shape
-        assert not out.any()
-    found = jax.grad(lambda *x: flashcore.attention(*x).sum(), (0, 1, 2))(q, k, k)
-    for gradients in (found, flashcore.attention_backward(out, q, k, k)[:3]):
-        for gradient, of in zip(gradients, (q, k, k), strict=True):
-            assert gradient.shape == of.shape
-            assert not gradient.any()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_under_jit(dtype):
-    q, k, v = inputs(dtype)
-    slopes = jnp.linspace(0, 1, 4)
-    lengths = jnp.array([53, 20], jnp.int32)
-
-    def model(q, k, v, slopes, lengths):
-        out, lse = flashcore.attention(
-            q * 2,
-            k,
-            v,
-            alibi_slopes=slopes,
-            seqlens_kv=lengths,
-            causal=True,
-            window=(30, None),
-            softmax_scale=np.float32(0.1),
-            return_lse=True,
-        )
-        return out + 1, lse
-
-    out, lse = jax.jit(model)(q, k, v, slopes, lengths)
-    expected, expected_lse = model(q, k, v, slopes, lengths)
-    assert out.dtype == q.dtype
-    assert np.array_equal(np.asarray(out), np.asarray(expected))
-    assert np.array_equal(np.asarray(lse), np.asarray(expected_lse))
-    again, _ = jax.jit(model)(q[:1], k[:1], v[:1], slopes, lengths[:1])
-    assert np.array_equal(np.asarray(again), np.asarray(expected[:1]))
-
-
 def test_under_vmap_and_scan():
     q, _, _ = inputs(DTYPES[0])
     rows = jnp.stack([q, q * 2, -q])
@@ -143,10 +69,6 @@ def test_under_vmap_and_scan():
 
 def test_traced_mistakes():
     q, k, v = inputs(DTYPES[0])
-    with pytest.raises(ValueError, match="k: shape is"):
-        jax.jit(lambda q: flashcore.attention(q, k[:1], v))(q)
-    with pytest.raises(ValueError, match="softcap: is -1"):
-        jax.jit(lambda q: flashcore.attention(q, k, v, softcap=-1.0))(q)
     with pytest.raises(TypeError, match="wanted a jax.Array"):
         jax.jit(lambda q: flashcore.attention(q, np.asarray(k), v))(q)
     # Errors that depend on the device come when the program runs, as JAX's own error.
@@ -162,14 +84,13 @@ def test_lengths_under_jit():
         jax.jit(lambda n: flashcore.attention(q, k, v, seqlens_kv=n))(lengths).block_until_ready()
 
 
-def test_hostile():
+def test_outputs_that_cannot_be_written():
     q, k, v = inputs(DTYPES[0])
-    with pytest.raises(TypeError, match="immutable"):
-        flashcore.attention(q, k, v, out=q)
-    with pytest.raises(TypeError, match="wanted a jax.Array, as q is"):
-        flashcore.attention(q, np.asarray(k), v)
-    with pytest.raises(ValueError, match="dtype is int32"):
-        flashcore.attention(*[q.astype(jnp.int32)] * 3)
+    for call in (flashcore.attention, jax.jit(flashcore.attention)):
+        with pytest.raises(TypeError, match="out: is a jax.*, which is immutable"):
+            call(q, k, v, out=q)
+    with pytest.raises(TypeError, match="dq: is a jax.Array, which is immutable"):
+        flashcore.attention_backward(q, q, k, v, dq=q)
 
 
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
@@ -177,31 +98,6 @@ def test_unsupported_on_the_gpu():
     x = jnp.ones((1, 4, 8, 584), jnp.float16)
     with pytest.raises(NotImplementedError, match="no kernel of this device"):
         flashcore.attention(x, x, x)
-
-
-@differentiates
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_attention_backward_is_the_same_as_with_numpy(dtype):
-    q, k, v = inputs(dtype)
-    d_out = q * 2 + 1
-    bias = jnp.ones((1, 4, 1, 53), jnp.float32)
-    host = [np.asarray(x) for x in (d_out, q, k, v)]
-    expected = flashcore.attention_backward(*host, bias=np.asarray(bias), d_bias=True)
-    exact = definition.attention(
-        *(x.astype(np.float64) for x in host[1:]),
-        d_out=host[0].astype(np.float64),
-        bias=np.asarray(bias),
-    )
-    exact["d_bias"] = exact["d_bias"].sum((0, 2), keepdims=True)
-    gradients = flashcore.attention_backward(d_out, q, k, v, bias=bias, d_bias=True)
-    for actual, wanted, truth in zip(
-        gradients[:4], expected[:4], list(exact.values())[:4], strict=True
-    ):
-        assert isinstance(actual, jax.Array)
-        gates.check_gradient(np.asarray(actual, np.float32), truth, dtype)
-        assert GPU or np.array_equal(np.asarray(actual), wanted)
-    with pytest.raises(TypeError, match="dq: is a jax.Array, which is immutable"):
-        flashcore.attention_backward(d_out, q, k, v, dq=q)
 
 
 @differentiates
@@ -320,11 +216,5 @@ def test_sharded_arrays_stay_sharded():
     """Runs in a process of its own, with four CPU devices."""
     program = pathlib.Path(__file__).with_name("sharded.py")
     four = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    run = subprocess.run(
-        [sys.executable, program],
-        env=os.environ | four,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = python(program, **four)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -3,16 +3,9 @@
 import numpy as np
 import pytest
 from definition import attention as definition
+from test_serving import normal, rng
 
 import flashcore
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def normal(random, *shape, dtype=np.float32):
-    return random.normal(size=shape).astype(dtype)
 
 
 def pages_for(random, batch, columns, page_size, heads, width):

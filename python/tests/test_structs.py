@@ -7,6 +7,7 @@ import re
 import pytest
 
 from flashcore import _library as lib
+from flashcore._operands import CACHE_TENSORS, LARGEST, OPTIONAL_TENSORS
 
 HEADER = pathlib.Path(__file__).parents[2] / "include/flashcore/flashcore.h"
 TYPES = {
@@ -24,6 +25,7 @@ STRUCTS = {
     "problem": lib.Problem,
     "arguments": lib.Arguments,
     "gradients": lib.GradientTensors,
+    "backward_arguments": lib.BackwardArguments,
     "merge_problem": lib.MergeProblem,
     "merge_arguments": lib.MergeArguments,
     "append_problem": lib.AppendProblem,
@@ -55,5 +57,5 @@ def test_a_struct_is_that_of_the_header(name):
 
 def test_each_optional_tensor_of_a_problem_is_known_by_name():
     tensors = [name for name, kind in members("problem") if kind is lib.Tensor]
-    known = (*lib.OPTIONAL_TENSORS, *lib.CACHE_TENSORS, *lib.LARGEST)
+    known = (*OPTIONAL_TENSORS, *CACHE_TENSORS, *LARGEST)
     assert sorted(tensors) == sorted(("q", "k", "v", "o", "lse", *known))

@@ -2,8 +2,7 @@
 
 import gates
 import pytest
-from test_backward import every_option, small
-from torch_cases import F, checkpoint, compiles, draw, ft, inputs, place_gradients, torch
+from torch_cases import F, checkpoint, compiles, draw, ft, inputs, own_vmap, place_gradients, torch
 
 import flashcore
 from flashcore._attention import DEFAULTS
@@ -69,34 +68,6 @@ def test_sdpa_of_any_rank_and_strides(device, dtype, shapes):
     check(ft.scaled_dot_product_attention, arrays, F.scaled_dot_product_attention)
     broadcast = [arrays[0], arrays[1][:1], arrays[2][:1]] if len(shapes[0]) == 4 else arrays
     check(ft.scaled_dot_product_attention, broadcast, F.scaled_dot_product_attention)
-
-
-@every_option
-def test_every_option_is_the_same_as_with_numpy(rng, make):
-    """Bit for bit: autograd runs the same kernel. The LSE has a gradient, too."""
-    q, k, v = small(rng)
-    options = make(rng)
-    out, lse = flashcore.attention(q, k, v, return_lse=True, **options)
-    d_out, d_lse = (rng.normal(size=x.shape).astype("float32") for x in (out, lse))
-    learnt = {"bias": "d_bias", "sinks": "d_sinks", "alibi_slopes": "d_alibi_slopes"}
-    learnt = {name: gradient for name, gradient in learnt.items() if name in options}
-    expected = flashcore.attention_backward(
-        d_out, q, k, v, d_lse=d_lse, **options, **dict.fromkeys(learnt.values(), True)
-    )
-    tensors = {
-        name: torch.from_numpy(x) if hasattr(x, "dtype") else x for name, x in options.items()
-    }
-    for name in learnt:
-        tensors[name].requires_grad_()
-    arrays = leaves(*(torch.from_numpy(x) for x in (q, k, v)))
-    results = flashcore.attention(*arrays, return_lse=True, **tensors)
-    seen = [*arrays, *(tensors[name] for name in learnt)]
-    names = ["dq", "dk", "dv", *learnt.values()]
-    gradients = torch.autograd.grad(
-        results, seen, [torch.from_numpy(d_out), torch.from_numpy(d_lse)]
-    )
-    for name, gradient in zip(names, gradients, strict=True):
-        assert torch.equal(gradient, torch.from_numpy(getattr(expected, name)))
 
 
 def test_only_what_is_needed_is_computed(monkeypatch):
@@ -301,11 +272,6 @@ def test_torch_func(device, dtype):
         assert torch.equal(one, other)
     out, pullback = torch.func.vjp(lambda q: flashcore.attention(q, k, v, causal=True), q)
     assert torch.equal(pullback(2 * out)[0], expected[0])
-
-
-own_vmap = pytest.mark.skipif(
-    not hasattr(torch.library, "register_vmap"), reason="PyTorch maps it in a loop"
-)
 
 
 @own_vmap

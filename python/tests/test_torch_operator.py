@@ -1,7 +1,18 @@
 """Calls that PyTorch sees: torch.compile, autograd, torch.func, fake and meta tensors."""
 
 import pytest
-from torch_cases import check, compiles, cuda, draw, ft, inputs, place, place_compiled, torch
+from torch_cases import (
+    check,
+    compiles,
+    cuda,
+    draw,
+    ft,
+    inputs,
+    own_vmap,
+    place,
+    place_compiled,
+    torch,
+)
 
 import flashcore
 from flashcore._attention import DEFAULTS
@@ -56,11 +67,6 @@ def test_meta_and_fake_tensors(device, dtype):
         out = flashcore.attention(*fakes)
     assert out.device == expected.device
     assert out.stride() == expected.stride()
-
-
-own_vmap = pytest.mark.skipif(
-    not hasattr(torch.library, "register_vmap"), reason="PyTorch maps it in a loop"
-)
 
 
 @own_vmap

@@ -2,10 +2,9 @@
 
 import inspect
 import re
-import subprocess
-import sys
 
 import pytest
+from process import python
 from torch_cases import F, check, compiles, cuda, draw, ft, inputs, place, place_compiled, torch
 
 import flashcore
@@ -271,9 +270,7 @@ for _ in range(2):
     restore_flash_attention_impl()
 assert current_flash_attention_impl() is None
 """
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    run = python("-c", program)
     assert run.returncode == 0, run.stderr
     assert "Overriding" not in run.stderr
 

@@ -36,6 +36,9 @@ def places(on_cpu, on_gpu):
 place = places([torch.float32, torch.bfloat16], [torch.float16, torch.bfloat16, torch.float32])
 place_compiled = places([torch.float32], [torch.float16])  # compiling takes seconds
 compiles = pytest.mark.compiles
+own_vmap = pytest.mark.skipif(
+    not hasattr(torch.library, "register_vmap"), reason="PyTorch maps it in a loop"
+)
 
 
 def cuda(test):
