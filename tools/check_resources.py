@@ -1,28 +1,31 @@
 #!/usr/bin/env python3
-"""Checks every kernel's budget of registers, spills, stack and shared memory, and that evidence can
-identify it. Needs no GPU.
+"""Checks every kernel's budget of registers, spills, stack and shared memory, every family's of device
+code, and that evidence can identify each kernel. Needs no GPU.
 
-    check_resources.py BUILD              prints the table, then each kernel that is over its budget
-    check_resources.py BUILD --quiet      prints only these kernels
+    check_resources.py BUILD              prints the tables, then what is over its budget
+    check_resources.py BUILD --quiet      prints only the latter
 
 Registers, spills, stack and static shared memory come from the ptxas reports that the build keeps
 next to the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches,
 which runs the launch code of every kernel against a runtime that only records launches. Budgets are
 data: kernel.json in each kernel's folder (kernel_folders.py). Every kernel must have a digest in
-BUILD/machine_code.json: otherwise a row of evidence that ran it could never become stale.
+BUILD/machine_code.json: otherwise a row of evidence that ran it could never become stale. Device code is
+counted as the library has it: the ELF images in the objects, symbols included.
 """
 import argparse
+import collections
 import dataclasses
 import pathlib
 import re
 import subprocess
 import sys
 
+import cubin
 import kernel_folders
 import ptxas_report
 from reporting.evidence import read_machine_code
 
-REPORT_SUFFIX = ".cu.o.ptxas.txt"
+SUFFIX = ".cu.o"
 OBJECTS = "cuda_objects.txt"  # written when the build is configured
 KB = 1024
 
@@ -38,20 +41,41 @@ class Row:
         return self.kernel.static_shared + (self.dynamic_shared or 0)
 
 
-def read_reports(build: pathlib.Path) -> dict[str, str]:
-    """Returns reports by kernel file, for the build's objects; a reused folder contains others, too."""
-    base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
+def objects_of(build: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Returns the build's objects by kernel file; a reused folder contains others, too."""
+    base = (build / "src/cuda/CMakeFiles/flashcore_cuda.dir").resolve()
+    listed = [pathlib.Path(line).resolve() for line in (build / OBJECTS).read_text(encoding="utf-8").splitlines()
+              if line.endswith(SUFFIX)]
+    return dict(sorted((path.relative_to(base).as_posix().removesuffix(SUFFIX), path) for path in listed))
+
+
+def read_reports(objects: dict[str, pathlib.Path]) -> dict[str, str]:
     reports = {}
-    for line in (build / OBJECTS).read_text(encoding="utf-8").splitlines():
-        if not line.endswith(".cu.o"):
-            continue
-        report = pathlib.Path(line + ".ptxas.txt")
-        if not pathlib.Path(line).exists() or not report.exists():
-            raise SystemExit(f"{line}: is of this build but was not built, or has no report beside "
+    for name, path in objects.items():
+        report = path.with_name(path.name + ".ptxas.txt")
+        if not path.exists() or not report.exists():
+            raise SystemExit(f"{path}: is of this build but was not built, or has no report beside "
                              "it: build the CUDA kernels first")
-        name = report.relative_to(base.resolve()).as_posix().removesuffix(REPORT_SUFFIX)
         reports[name] = report.read_text(encoding="utf-8")
-    return dict(sorted(reports.items()))
+    return reports
+
+
+def code_sizes(objects: dict[str, pathlib.Path], folders: list[kernel_folders.Folder]) -> dict[tuple[str, str], int]:
+    """Returns bytes by family and target."""
+    total: dict[tuple[str, str], int] = collections.defaultdict(int)
+    for name, path in objects.items():
+        for folder in (one for one in folders if one.object_name(name) is not None):
+            for target, program in cubin.programs_of(path.read_bytes()):
+                total[folder.name, f"sm_{target}"] += len(program)
+    return total
+
+
+def too_much_code(found: dict[tuple[str, str], int], folders: list[kernel_folders.Folder]) -> list[str]:
+    most = {folder.name: folder.code_kb * KB for folder in folders}
+    over = [f"over budget: {name} has {size} bytes of code for {target}, at most {most[name]}"
+            for (name, target), size in sorted(found.items()) if size > most[name]]
+    return over + [f"{name}: no device code was found: build the CUDA kernels first"
+                   for name in most if not any(name == built for built, _ in found)]
 
 
 def record_launches(build: pathlib.Path) -> dict[tuple[str, str], int]:
@@ -150,10 +174,16 @@ def main() -> int:
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()
-    rows, problems = check(read_reports(options.build), record_launches(options.build),
-                           kernel_folders.folders(), read_machine_code(options.build))
+    objects, folders = objects_of(options.build), kernel_folders.folders()
+    rows, problems = check(read_reports(objects), record_launches(options.build), folders,
+                           read_machine_code(options.build))
+    sizes = code_sizes(objects, folders)
+    problems += too_much_code(sizes, folders)
     if not options.quiet:
         print_table(rows)
+        most = {folder.name: folder.code_kb for folder in folders}
+        for (name, target), size in sorted(sizes.items()):
+            print(f"{name:<26} {target:<7} {size / KB:8.0f} KB of {most[name]} KB")
     for line in problems:
         print(f"check_resources: {line}", file=sys.stderr)
     print(f"{len(rows)} kernels checked, {len(problems)} complaints")

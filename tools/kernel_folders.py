@@ -6,7 +6,7 @@
                      color          colour in plots
                      fills_the_gpu  true for kernels for problems that fill the GPU; others are left out of the
                                     sweep's tables
-    code_kb        the most device code for one target (check_code_size.py)
+    code_kb        the most device code for one target, in KB
     budgets        limits for its functions, first match first: registers per thread; bytes of spills, stack and
                    shared memory per block. `files` are object names and `kernels` mangled names of functions,
                    with wildcards; static_only: no variant of the table launches it, so only its static shared

@@ -13,44 +13,42 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The least time that the run's ceilings allow; 0 if none was measured for this type.
-double bound_seconds(const Json& one, const Json& all_ceilings, const std::string& protocol) {
-  const Json ceilings = all_ceilings.value(protocol, Json::object());
-  double bound = 0;
-  const Json products = ceilings.value("matrix_product", Json::object());
-  const std::string dtype = one["dtype"];
-  if (products.contains(dtype) && !products[dtype].is_null()) {
-    bound = one["flop"].get<double>() / (products[dtype]["tflops"].get<double>() * 1e12);
-  }
-  if (const double rate = ceilings.value("copy_bytes_per_second", 0.0); rate > 0) {
-    bound = std::max(bound, one["bytes"].get<double>() / rate);
-  }
-  return bound;
+double bound_us(const Json& one, const Json& ceilings, const std::string& protocol) {
+  const auto of_run = Json::json_pointer() / protocol;
+  const double tflops =
+      ceilings.value(of_run / "matrix_product" / one["dtype"].get<std::string>() / "tflops", 0.0);
+  const double copied = ceilings.value(of_run / "copy_bytes_per_second", 0.0);
+  return std::max(tflops > 0 ? one["flop"].get<double>() / tflops * 1e-6 : 0,
+                  copied > 0 ? one["bytes"].get<double>() / copied * 1e6 : 0);
 }
 
 // The ratio of each of our rows to the fastest peer; above 1 we are faster.
 void add_ratios(Json& rows, const std::string& protocol) {
-  double best = 0;
-  std::string name;
+  const auto us = [&](const Json& row) { return row["times"][protocol]["p50_us"].get<double>(); };
+  const Json* best = nullptr;
   for (const Json& row : rows) {
     if (row["source"] != "peer" || !row["times"].contains(protocol)) continue;
-    const double p50 = row["times"][protocol]["p50_us"];
-    if (best == 0 || p50 < best) {
-      best = p50;
-      name = row["implementation"];
-    }
+    if (best == nullptr || us(row) < us(*best)) best = &row;
   }
   for (Json& row : rows) {
-    if (best == 0 || row["source"] == "peer" || !row["times"].contains(protocol)) continue;
+    if (best == nullptr || row["source"] == "peer" || !row["times"].contains(protocol)) continue;
+    const double speedup = us(*best) / us(row);
     Json& time = row["times"][protocol];
-    time["fastest_peer"] = name;
-    time["speedup_over_fastest_peer"] = best / time["p50_us"].get<double>();
+    time["fastest_peer"] = (*best)["implementation"];
+    time["speedup_over_fastest_peer"] = speedup;
   }
 }
 
-// The cases of a file whose rows have times; an empty list in other kinds of evidence.
-Json* cases_of(Json& evidence) {
-  const bool timed = evidence["kind"] == "bench" || evidence["kind"] == "tuning";
-  return timed && evidence.contains("cases") ? &evidence["cases"] : nullptr;
+// body(case, its rows) for the cases of a file whose rows have times.
+template <class Body>
+void for_each_case(Json& evidence, const Body& body) {
+  const std::string kind = evidence.value("kind", "");
+  if (kind != "bench" && kind != "tuning") return;
+  for (Json& one : evidence["cases"]) {
+    Json rows = std::move(one["rows"]);
+    if (one.contains("dtype") && one.contains("flop") && one.contains("bytes")) body(one, rows);
+    one["rows"] = std::move(rows);
+  }
 }
 
 }  // namespace
@@ -60,31 +58,24 @@ void add_rates(Json& rows, const Json& one, const Json& ceilings) {
     for (auto& [protocol, time] : row["times"].items()) {
       const double us = time["p50_us"];
       time["tflops"] = one["flop"].get<double>() / us * 1e-6;
-      if (const double bound = bound_seconds(one, ceilings, protocol); bound > 0) {
-        time["percent_of_bound"] = 100 * bound / (us * 1e-6);
-      }
+      const double bound = bound_us(one, ceilings, protocol);
+      if (bound > 0) time["percent_of_bound"] = 100 * bound / us;
     }
   }
   for (const auto& [protocol, ignored] : ceilings.items()) add_ratios(rows, protocol);
 }
 
 void add_rates(Json& evidence) {
-  Json* const cases = cases_of(evidence);
-  if (cases == nullptr) return;
   const Json ceilings = evidence.value("ceilings", Json::object());
-  for (Json& one : *cases) {
-    if (!one.contains("dtype") || !one.contains("flop") || !one.contains("bytes")) continue;
-    Json rows = std::move(one["rows"]);
+  for_each_case(evidence, [&](const Json& one, Json& rows) {
     add_rates(rows, one, ceilings);
-    one["rows"] = rounded(std::move(rows));
-  }
+    rows = rounded(std::move(rows));
+  });
 }
 
 Json without_rates(Json evidence) {
-  Json* const cases = cases_of(evidence);
-  if (cases == nullptr) return evidence;
-  for (Json& one : *cases) {
-    for (Json& row : one["rows"]) {
+  for_each_case(evidence, [](const Json&, Json& rows) {
+    for (Json& row : rows) {
       for (Json& time : row["times"]) {
         for (const char* const name :
              {"tflops", "percent_of_bound", "fastest_peer", "speedup_over_fastest_peer"}) {
@@ -92,7 +83,7 @@ Json without_rates(Json evidence) {
         }
       }
     }
-  }
+  });
   return evidence;
 }
 

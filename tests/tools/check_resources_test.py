@@ -8,6 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_resources  # noqa: E402
 import compile_cuda  # noqa: E402
+from device_code import container, elf, entry  # noqa: E402
 from kernel_folders import Folder, folders  # noqa: E402
 from reporting.evidence import Failure  # noqa: E402
 
@@ -101,11 +102,11 @@ class Check(unittest.TestCase):
                 made.with_name(made.name + ".ptxas.txt").write_text(report(), encoding="utf-8")
             objects = [f"{base}/./ladder/04.cu.o", f"{base}/tile/tensor_map.cpp.o"]
             (build / "cuda_objects.txt").write_text("\n".join(objects) + "\n", encoding="utf-8")
-            self.assertEqual(list(check_resources.read_reports(build)), ["ladder/04"])
+            self.assertEqual(list(check_resources.read_reports(check_resources.objects_of(build))), ["ladder/04"])
             objects.append(f"{base}/./ladder/05.cu.o")
             (build / "cuda_objects.txt").write_text("\n".join(objects) + "\n", encoding="utf-8")
             with self.assertRaisesRegex(SystemExit, "05.cu.o: is of this build but was not built"):
-                check_resources.read_reports(build)
+                check_resources.read_reports(check_resources.objects_of(build))
 
     def test_a_dropped_fast_path_fails(self):
         alarm = "ptxas info    : (C7599) Potential Performance Loss\n"
@@ -113,6 +114,35 @@ class Check(unittest.TestCase):
         for code in ("C7507", "C7508", "C7510", "C7511", "C7514", "C7518", "C7519"):
             found = problems(report(extra=alarm.replace("C7599", code)))
             self.assertIn(code, found[0])
+
+
+class CodeSize(unittest.TestCase):
+    FAMILY = [Folder("forward/kernel", "kernel", {}, 1, [])]
+
+    def test_a_family_is_the_sum_of_its_objects(self):
+        with tempfile.TemporaryDirectory() as name:
+            build = pathlib.Path(name)
+            base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
+            listed = []
+            for file, size in (("forward/kernel/a", 64), ("generated/forward/kernel/b", 40),
+                               ("forward/kernel_b/c", 1000), ("forward/kernel/of_an_older_build", 500)):
+                contents = elf({".nv_fatbin": container(entry(2, 80, b"x" * size))})
+                (base / file).parent.mkdir(parents=True, exist_ok=True)
+                (base / f"{file}.cu.o").write_bytes(contents)
+                if "older" not in file:
+                    listed.append(f"{base}/./{file}.cu.o")
+            (build / check_resources.OBJECTS).write_text("\n".join(listed), encoding="utf-8")
+            found = check_resources.code_sizes(check_resources.objects_of(build), self.FAMILY)
+            self.assertEqual(dict(found), {("kernel", "sm_80"): 104})
+
+    def test_a_family_is_held_to_its_own_size(self):
+        def said(sizes):
+            return check_resources.too_much_code(sizes, self.FAMILY)
+
+        self.assertEqual(said({("kernel", "sm_80"): 1024}), [])
+        self.assertEqual(said({("kernel", "sm_80"): 1024, ("kernel", "sm_90"): 1025}),
+                         ["over budget: kernel has 1025 bytes of code for sm_90, at most 1024"])
+        self.assertIn("no device code was found", said({})[0])
 
 
 class Folders(unittest.TestCase):

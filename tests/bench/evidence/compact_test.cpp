@@ -57,8 +57,8 @@ TEST(Compact, HostileFilesAreRefused) {
       {R"({"rows": ["@0"], "texts": {"@0": 1}})", R"('"@0"' is no text)"},
       {R"({"rows": ["@0"], "texts": 1})", "is no text"},
       {R"({"forms": 1})", "'1' is no form"},
-      {R"({"forms": [["#0", 1]]})", "'1' is no path"},
-      {R"({"forms": [["#0", "a/b/c/d/e/f/g/h/i"]]})", "is no path"},
+      {R"({"rows": [["#0", 1]], "forms": [["#0", 1]]})", "is no row"},
+      {R"({"rows": [["#0", 1]], "forms": [["#0", "a/b/c/d/e/f/g/h/i"]]})", "is no row"},
   };
   for (const auto& [document, error] : cases) {
     const Result<Json> read = whole(Json::parse(document));
