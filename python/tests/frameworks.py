@@ -23,7 +23,7 @@ class Way:
 
     package = "numpy"
     on_gpu = False
-    has_fp8 = True
+    has_fp8 = True  # and the other dtypes of ml_dtypes
 
     def __init__(self, monkeypatch):
         """Makes it ready for one test."""
@@ -31,9 +31,16 @@ class Way:
 
     @classmethod
     def is_there(cls):
-        return importlib.util.find_spec(cls.package) is not None
+        if importlib.util.find_spec(cls.package) is None:
+            return False
+        return not cls.on_gpu or (flashcore.build_info()["cuda"] and cls.sees_gpu())
 
     def array(self, x):
+        if not self.has_fp8 and x.dtype.name in dir(ml_dtypes):
+            pytest.skip("this framework does not have it")
+        return self.of_numpy(x)
+
+    def of_numpy(self, x):
         return x
 
     def numpy(self, x):
@@ -102,14 +109,12 @@ def add_tiny_framework(monkeypatch, *kinds):
 
 class Dlpack(Way):
     kind = Tiny
-    has_fp8 = False  # NumPy exports no dtype of ml_dtypes
+    has_fp8 = False  # NumPy exports none
 
     def __init__(self, monkeypatch):
         add_tiny_framework(monkeypatch, Tiny, OldTiny)
 
-    def array(self, x):
-        if x.dtype.name in dir(ml_dtypes):
-            pytest.skip("NumPy does not export it")
+    def of_numpy(self, x):
         return self.kind(x)
 
     def numpy(self, x):
@@ -125,7 +130,7 @@ class Torch(Way):
     package = "torch"
     device = "cpu"
 
-    def array(self, x):
+    def of_numpy(self, x):
         if x.dtype.name not in dir(ml_dtypes):
             return self.module.from_numpy(x).to(self.device)
         bits = x.view(np.uint8 if x.itemsize == 1 else np.uint16)
@@ -148,13 +153,9 @@ class TorchOnGpu(Torch):
     device = "cuda"
     on_gpu = True
 
-    @classmethod
-    def is_there(cls):
-        if not (super().is_there() and flashcore.build_info()["cuda"]):
-            return False
-        import torch
-
-        return torch.cuda.is_available()
+    @staticmethod
+    def sees_gpu():
+        return importlib.import_module("torch").cuda.is_available()
 
 
 class TorchOperator(Torch):
@@ -186,7 +187,7 @@ class Jax(Way):
         super().__init__(monkeypatch)
         self.on_gpu = self.module.default_backend() == "gpu"
 
-    def array(self, x):
+    def of_numpy(self, x):
         return self.module.numpy.asarray(x)
 
     def numpy(self, x):
@@ -219,17 +220,11 @@ class Cupy(Way):
     on_gpu = True
     has_fp8 = False
 
-    @classmethod
-    def is_there(cls):
-        if not (super().is_there() and flashcore.build_info()["cuda"]):
-            return False
-        import cupy
+    @staticmethod
+    def sees_gpu():
+        return importlib.import_module("cupy").is_available()
 
-        return cupy.is_available()
-
-    def array(self, x):
-        if x.dtype.name in dir(ml_dtypes):
-            pytest.skip("CuPy does not have it")
+    def of_numpy(self, x):
         return self.module.asarray(x)
 
     def numpy(self, x):

@@ -107,23 +107,20 @@ def test_options(rng, make, dtype):
     check(*small(rng, dtype), **make(rng))
 
 
-@every_option
-def test_reference_agrees_with_the_definition(rng, make):
+def of_the_reference(rng, make, dtype):
+    """Returns its gradients in float64, and q, k, v, the options, and the results' gradients."""
     q, k, v = small(rng)
     options = make(rng)
     d_out, d_lse = rng.normal(size=(2, 4, 9, 8)), draw(rng, 2, 4, 9)
-    gradients = flashcore.attention_backward(
-        d_out,
-        q,
-        k,
-        v,
-        d_lse=d_lse,
-        kernel="reference",
-        grad_dtype="float64",
-        **options,
-        **asked_of(options),
-    )
-    expected = expected_of(q, k, v, d_out, d_lse=d_lse, **options)
+    asked = {"kernel": "reference", "grad_dtype": dtype, "d_lse": d_lse, **asked_of(options)}
+    gradients = flashcore.attention_backward(d_out, q, k, v, **options, **asked)
+    return gradients, (q, k, v), options, d_out, d_lse
+
+
+@every_option
+def test_reference_agrees_with_the_definition(rng, make):
+    gradients, arrays, options, d_out, d_lse = of_the_reference(rng, make, "float64")
+    expected = expected_of(*arrays, d_out, d_lse=d_lse, **options)
     for name, value in expected.items():
         array = getattr(gradients, name)
         assert array.dtype == np.float64
@@ -133,21 +130,8 @@ def test_reference_agrees_with_the_definition(rng, make):
 @every_option
 def test_finite_differences(rng, make):
     """Finite differences of the definition's forward pass, in float64, in random directions."""
-    q, k, v = small(rng)
-    options = make(rng)
-    d_out, d_lse = rng.normal(size=(2, 4, 9, 8)), draw(rng, 2, 4, 9)
-    gradients = flashcore.attention_backward(
-        d_out,
-        q,
-        k,
-        v,
-        d_lse=d_lse,
-        kernel="reference",
-        grad_dtype=np.float64,
-        **options,
-        **asked_of(options),
-    )
-    moving = {"q": q, "k": k, "v": v}
+    gradients, arrays, options, d_out, d_lse = of_the_reference(rng, make, np.float64)
+    moving = dict(zip("qkv", arrays, strict=True))
     moving |= {of: options[of] for of in OPTIONAL.values() if of in options}
     fixed = {name: value for name, value in options.items() if name not in moving}
     if "seqlens_q" in options:  # later rows have no gradient

@@ -15,32 +15,21 @@ def normal(random, *shape, dtype=np.float32):
     return random.normal(size=shape).astype(dtype)
 
 
-def paged(random, lengths, page_size, heads, width, pages=None):
-    """Keys of some sequences, padded with NaN, and in pages: (dense, pages, table)."""
+def both(random, lengths, page_size, heads, width):
+    """Keys and values, padded with NaN, then in pages, and the table of the pages."""
     columns = -(-max(lengths) // page_size)
-    pages = len(lengths) * columns + 2 if pages is None else pages
-    dense = np.full((len(lengths), heads, max(lengths), width), np.nan, np.float32)
-    cache = np.full((pages, heads, page_size, width), np.nan, np.float32)
+    pages = len(lengths) * columns + 2
+    dense = np.full((2, len(lengths), heads, max(lengths), width), np.nan, np.float32)
+    caches = np.full((2, pages, heads, page_size, width), np.nan, np.float32)
     table = np.full((len(lengths), columns), -1, np.int32)
     order = iter(random.permutation(pages))
     for b, length in enumerate(lengths):
-        dense[b, :, :length] = normal(random, heads, length, width)
+        dense[:, b, :, :length] = normal(random, 2, heads, length, width)
         for n in range(-(-length // page_size)):
             table[b, n] = next(order)
-            rows = dense[b, :, n * page_size : min((n + 1) * page_size, length)]
-            cache[table[b, n], :, : rows.shape[1]] = rows
-    return dense, cache, table
-
-
-def both(random, lengths, page_size, heads, width):
-    dense_k, k, table = paged(random, lengths, page_size, heads, width)
-    v = np.full(k.shape, np.nan, np.float32)
-    dense_v = np.full(dense_k.shape, np.nan, np.float32)
-    for b, length in enumerate(lengths):
-        for j in range(length):
-            dense_v[b, :, j] = normal(random, heads, width)
-            v[table[b, j // page_size], :, j % page_size] = dense_v[b, :, j]
-    return dense_k, dense_v, k, v, table
+            rows = dense[:, b, :, n * page_size : min((n + 1) * page_size, length)]
+            caches[:, table[b, n], :, : rows.shape[2]] = rows
+    return *dense, *caches, table
 
 
 def expected(q, k, v, lengths, **options):
