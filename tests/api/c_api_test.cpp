@@ -28,8 +28,7 @@ class CPlan : public ::testing::Test {
  protected:
   void SetUp() override {
     const flashcore_problem problem = small_problem();
-    flashcore_plan_options options;
-    flashcore_plan_options_init(&options, sizeof options);
+    flashcore_plan_options options = default_options();
     options.kernel = "reference";
     ASSERT_EQ(flashcore_plan_create(&problem, &options, &plan_), FLASHCORE_OK);
   }
@@ -45,13 +44,9 @@ class CPlan : public ::testing::Test {
 
 TEST_F(CPlan, GivesTheBitsOfTheCppInterface) {
   ASSERT_EQ(run(data_.arguments()), FLASHCORE_OK) << flashcore_last_error();
-  Problem problem;
-  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});
-  problem.k = problem.v = TensorDesc::contiguous(DType::f32, {2, 2, 5, 8});
-  problem.lse = TensorDesc::contiguous(DType::f32, {2, 4, 3});
   PlanOptions options;
   options.kernel = "reference";
-  const Result<Plan> plan = make_plan(problem, options);
+  const Result<Plan> plan = make_plan(small_cpp_problem(), options);
   ASSERT_TRUE(plan.ok());
   SmallData other;
   const Status status = plan->run({.q = other.q.data(),
@@ -200,8 +195,7 @@ TEST(CApi, LastErrorIsOfTheLastCallAndOfTheThread) {
 
 TEST(CApi, LongErrorsAreCut) {
   const flashcore_problem problem = small_problem();
-  flashcore_plan_options options;
-  flashcore_plan_options_init(&options, sizeof options);
+  flashcore_plan_options options = default_options();
   options.kernel = "reference";
   // An error from the callback: the path with the most layers.
   const auto thrower = [](void*, const char*, const char*, int32_t) {
@@ -246,11 +240,7 @@ TEST(CApi, VerdictsAreThoseOfExplain) {
                                                      verdict->automatic == 1});
   };
   ASSERT_EQ(flashcore_visit_verdicts(&problem, nullptr, visit, &seen), FLASHCORE_OK);
-  Problem same;
-  same.q = same.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});
-  same.k = same.v = TensorDesc::contiguous(DType::f32, {2, 2, 5, 8});
-  same.lse = TensorDesc::contiguous(DType::f32, {2, 4, 3});
-  const Result<std::vector<KernelVerdict>> verdicts = explain(same);
+  const Result<std::vector<KernelVerdict>> verdicts = explain(small_cpp_problem());
   ASSERT_TRUE(verdicts.ok());
   ASSERT_EQ(seen.size(), verdicts->size());
   for (size_t i = 0; i < seen.size(); ++i) {
@@ -269,11 +259,7 @@ TEST(CApi, ExplainGivesEveryVerdict) {
   const flashcore_problem problem = small_problem();
   Seen seen;
   ASSERT_EQ(flashcore_explain(&problem, nullptr, remember, &seen), FLASHCORE_OK);
-  Problem same;
-  same.q = same.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});
-  same.k = same.v = TensorDesc::contiguous(DType::f32, {2, 2, 5, 8});
-  same.lse = TensorDesc::contiguous(DType::f32, {2, 4, 3});
-  const Result<std::vector<KernelVerdict>> verdicts = explain(same);
+  const Result<std::vector<KernelVerdict>> verdicts = explain(small_cpp_problem());
   ASSERT_TRUE(verdicts.ok());
   ASSERT_EQ(seen.kernels.size(), verdicts->size());
   for (size_t i = 0; i < verdicts->size(); ++i) {
@@ -445,8 +431,7 @@ TEST(CApi, DropoutIsThatOfTheCppInterface) {
 
 TEST(CApi, MissingDeviceIsUnsupportedOrOutOfRange) {
   const flashcore_problem problem = small_problem();
-  flashcore_plan_options options;
-  flashcore_plan_options_init(&options, sizeof options);
+  flashcore_plan_options options = default_options();
   options.device_kind = FLASHCORE_CUDA;
   options.device_index = 1000;
   const Outcome outcome = plan_outcome(&problem, &options);

@@ -58,10 +58,7 @@ struct CBackward : ::testing::Test {
 TEST_F(CBackward, GivesTheGradientsOfTheCppInterface) {
   ASSERT_EQ(flashcore_plan_run_backward(plan, &arguments, nullptr, 0, nullptr), FLASHCORE_OK)
       << flashcore_last_error();
-  Problem same;
-  same.q = same.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});
-  same.k = same.v = TensorDesc::contiguous(DType::f32, {2, 2, 5, 8});
-  same.lse = TensorDesc::contiguous(DType::f32, {2, 4, 3});
+  const Problem same = small_cpp_problem();
   Gradients wanted;
   wanted.d_o = wanted.dq = same.q;
   wanted.dk = wanted.dv = same.k;
@@ -140,8 +137,7 @@ TEST_F(CBackward, DropoutFromMemoryIsThatOfTheNumbers) {
     return std::vector{data.o, dq, dk, dv};
   };
   const auto with_numbers = run_both();
-  const int64_t shape[] = {2};
-  flashcore_tensor_contiguous(&problem.dropout_state, FLASHCORE_I64, 1, shape);
+  problem.dropout_state = tensor(FLASHCORE_I64, {2});
   int64_t state[] = {static_cast<int64_t>(forward.dropout_seed), 11};
   forward.dropout_state = state;
   forward.dropout_seed = forward.dropout_offset = 0;

@@ -1,27 +1,49 @@
 // A small, valid problem of the C interface, with data, for tests to change.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "flashcore/flashcore.h"
+#include "flashcore/flashcore.hpp"
 
 namespace flashcore::testing {
+
+inline flashcore_tensor tensor(int32_t dtype, const std::vector<int64_t>& shape) {
+  flashcore_tensor made = {};
+  EXPECT_EQ(
+      flashcore_tensor_contiguous(&made, dtype, static_cast<int32_t>(shape.size()), shape.data()),
+      FLASHCORE_OK);
+  return made;
+}
 
 // q, k, v, o: [2, 4|2, 3|5, 8], f32, with LSE.
 inline flashcore_problem small_problem() {
   flashcore_problem problem;
   flashcore_problem_init(&problem, sizeof problem);
-  const int64_t q_shape[] = {2, 4, 3, 8};
-  const int64_t kv_shape[] = {2, 2, 5, 8};
-  flashcore_tensor_contiguous(&problem.q, FLASHCORE_F32, 4, q_shape);
-  flashcore_tensor_contiguous(&problem.k, FLASHCORE_F32, 4, kv_shape);
-  problem.v = problem.k;
-  problem.o = problem.q;
-  flashcore_tensor_contiguous(&problem.lse, FLASHCORE_F32, 3, q_shape);
+  problem.q = problem.o = tensor(FLASHCORE_F32, {2, 4, 3, 8});
+  problem.k = problem.v = tensor(FLASHCORE_F32, {2, 2, 5, 8});
+  problem.lse = tensor(FLASHCORE_F32, {2, 4, 3});
   return problem;
+}
+
+// The same of the C++ interface.
+inline Problem small_cpp_problem() {
+  Problem problem;
+  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});
+  problem.k = problem.v = TensorDesc::contiguous(DType::f32, {2, 2, 5, 8});
+  problem.lse = TensorDesc::contiguous(DType::f32, {2, 4, 3});
+  return problem;
+}
+
+inline flashcore_plan_options default_options() {
+  flashcore_plan_options options;
+  EXPECT_EQ(flashcore_plan_options_init(&options, sizeof options), FLASHCORE_OK);
+  return options;
 }
 
 // Inputs and outputs of small_problem(), outputs poisoned.

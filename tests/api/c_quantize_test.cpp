@@ -9,20 +9,13 @@
 #include <vector>
 
 #include "flashcore/flashcore.h"
+#include "tests/api/c_problem.hpp"
 
 namespace flashcore::testing {
 namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-flashcore_tensor tensor(int32_t dtype, const std::vector<int64_t>& shape) {
-  flashcore_tensor made = {};
-  EXPECT_EQ(
-      flashcore_tensor_contiguous(&made, dtype, static_cast<int32_t>(shape.size()), shape.data()),
-      FLASHCORE_OK);
-  return made;
-}
 
 // Two heads of four rows, in blocks of two: row r of head h is 2^(4 h + r) + offset.
 struct Blocks {

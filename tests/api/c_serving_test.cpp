@@ -16,14 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-flashcore_tensor tensor(int32_t dtype, const std::vector<int64_t>& shape) {
-  flashcore_tensor made = {};
-  EXPECT_EQ(
-      flashcore_tensor_contiguous(&made, dtype, static_cast<int32_t>(shape.size()), shape.data()),
-      FLASHCORE_OK);
-  return made;
-}
-
 flashcore_status run(const flashcore_problem& problem, const flashcore_arguments& arguments) {
   flashcore_plan* plan = nullptr;
   flashcore_status status = flashcore_plan_create(&problem, nullptr, &plan);
@@ -129,8 +121,7 @@ TEST(CServing, Merges) {
 
   EXPECT_EQ(flashcore_merge(nullptr, &arguments, nullptr, nullptr), FLASHCORE_INVALID_ARGUMENT);
   EXPECT_EQ(flashcore_merge(&problem, nullptr, nullptr, nullptr), FLASHCORE_INVALID_ARGUMENT);
-  flashcore_plan_options options;
-  flashcore_plan_options_init(&options, sizeof options);
+  flashcore_plan_options options = default_options();
   options.device_kind = FLASHCORE_CUDA;
   EXPECT_EQ(flashcore_merge(&problem, &arguments, &options, nullptr), FLASHCORE_UNSUPPORTED);
   problem.struct_size -= 8;

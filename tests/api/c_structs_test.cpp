@@ -215,73 +215,59 @@ TEST(CStructs, AbsentTensorMustBeAllZero) {
 }
 
 TEST(CStructs, FlagsAndEnumsAreValidated) {
-  const auto outcome_with = [](auto change) {
+  using P = flashcore_problem&;
+  constexpr int32_t kLowest = std::numeric_limits<int32_t>::min();
+  const std::pair<void (*)(P), const char*> rows[] = {
+      {[](P p) { p.causal = 2; }, "causal: is 2"},
+      {[](P p) { p.has_softmax_scale = -1; }, "has_softmax_scale: is -1"},
+      {[](P p) { p.softmax_scale = 0.5f; }, "softmax_scale: is 0.5"},
+      {[](P p) { p.softmax_scale = NAN; }, "softmax_scale: is nan"},
+      {[](P p) { p.alignment = 3; }, "alignment: is 3"},
+      {[](P p) { p.q.dtype = kLowest; }, "q: dtype is number"},
+      {[](P p) { p.k.rank = std::numeric_limits<int32_t>::max(); }, "k: rank is"},
+      {[](P p) { p.o.rank = 0; }, "o: rank is 0"},
+      {[](P p) { p.v.stride[0] = std::numeric_limits<int64_t>::min(); }, "v: strides"}};
+  for (const auto& [change, sentence] : rows) {
     flashcore_problem problem = small_problem();
     change(problem);
-    return plan_outcome(&problem);
-  };
-  Outcome outcome = outcome_with([](auto& p) { p.causal = 2; });
-  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
-  EXPECT_THAT(outcome.message, StartsWith("causal: is 2"));
-  outcome = outcome_with([](auto& p) { p.has_softmax_scale = -1; });
-  EXPECT_THAT(outcome.message, StartsWith("has_softmax_scale: is -1"));
-  outcome = outcome_with([](auto& p) { p.softmax_scale = 0.5f; });
-  EXPECT_THAT(outcome.message, StartsWith("softmax_scale: is 0.5"));
-  outcome = outcome_with([](auto& p) { p.softmax_scale = NAN; });
-  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
-  outcome = outcome_with([](auto& p) { p.alignment = 3; });
-  EXPECT_THAT(outcome.message, StartsWith("alignment: is 3"));
-  outcome = outcome_with([](auto& p) { p.q.dtype = std::numeric_limits<int32_t>::min(); });
-  EXPECT_THAT(outcome.message, StartsWith("q: dtype is number"));
-  outcome = outcome_with([](auto& p) { p.k.rank = std::numeric_limits<int32_t>::max(); });
-  EXPECT_THAT(outcome.message, StartsWith("k: rank is"));
-  outcome = outcome_with([](auto& p) { p.o.rank = 0; });
-  EXPECT_THAT(outcome.message, StartsWith("o: rank is 0"));
-  outcome = outcome_with([](auto& p) { p.v.stride[0] = std::numeric_limits<int64_t>::min(); });
-  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+    const Outcome outcome = plan_outcome(&problem);
+    EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT) << sentence;
+    EXPECT_THAT(outcome.message, StartsWith(sentence));
+  }
 }
 
 TEST(CStructs, OptionsAreValidated) {
+  using O = flashcore_plan_options&;
+  static const std::string endless(100000, 'x');
+  const std::pair<void (*)(O), const char*> rows[] = {
+      {[](O o) { o.struct_size = 12; }, "options: struct_size is 12"},
+      {[](O o) { o.device_kind = 7; }, "device: kind is 7"},
+      {[](O o) { o.device_index = 3; }, "device: CPU index is 3"},
+      {[](O o) { o.threads = -4; }, "threads: is -4"},
+      {[](O o) { o.batch_invariant = 9; }, "batch_invariant: is 9"},
+      {[](O o) { o.early_start = -1; }, "early_start: is -1"},
+      {[](O o) { o.kernel = "no such kernel"; }, "kernel: is 'no such kernel'"},
+      {[](O o) { o.kernel = endless.c_str(); }, "kernel: has more than 255"},
+      {[](O o) { o.deterministic = 2; }, "deterministic: is 2, wanted 0 or 1"},
+      {[](O o) { o.reserved = 1; }, "reserved: is 1, wanted 0"}};
   const flashcore_problem problem = small_problem();
-  const auto outcome_with = [&](auto change) {
-    flashcore_plan_options options;
-    flashcore_plan_options_init(&options, sizeof options);
+  for (const auto& [change, sentence] : rows) {
+    flashcore_plan_options options = default_options();
     change(options);
-    return plan_outcome(&problem, &options);
+    const Outcome outcome = plan_outcome(&problem, &options);
+    EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT) << sentence;
+    EXPECT_THAT(outcome.message, StartsWith(sentence));
+  }
+  const auto expect_valid = [&](void (*change)(O)) {
+    flashcore_plan_options options = default_options();
+    change(options);
+    EXPECT_EQ(plan_outcome(&problem, &options).message, "");
   };
-  EXPECT_EQ(outcome_with([](auto&) {}).status, FLASHCORE_OK);
-  Outcome outcome = outcome_with([](auto& o) { o.struct_size = 12; });
-  EXPECT_THAT(outcome.message, StartsWith("options: struct_size is 12"));
-  outcome = outcome_with([](auto& o) { o.device_kind = 7; });
-  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
-  EXPECT_THAT(outcome.message, StartsWith("device: kind is 7"));
-  outcome = outcome_with([](auto& o) { o.device_index = 3; });
-  EXPECT_THAT(outcome.message, StartsWith("device: CPU index is 3"));
-  outcome = outcome_with([](auto& o) { o.threads = -4; });
-  EXPECT_THAT(outcome.message, StartsWith("threads: is -4"));
-  outcome = outcome_with([](auto& o) { o.batch_invariant = 9; });
-  EXPECT_THAT(outcome.message, StartsWith("batch_invariant: is 9"));
-  outcome = outcome_with([](auto& o) { o.early_start = -1; });
-  EXPECT_THAT(outcome.message, StartsWith("early_start: is -1"));
-  EXPECT_EQ(outcome_with([](auto& o) { o.early_start = 1; }).status, FLASHCORE_OK);
+  expect_valid([](O) {});
+  expect_valid([](O o) { o.early_start = 1; });
+  expect_valid([](O o) { o.kernel = ""; });
   constexpr size_t kVersion01Bytes = 32;  // without early_start, which is off then
-  outcome = outcome_with([](auto& o) {
-    o.struct_size = kVersion01Bytes;
-    o.early_start = 9;
-  });
-  EXPECT_EQ(outcome.status, FLASHCORE_OK) << outcome.message;
-  outcome = outcome_with([](auto& o) { o.kernel = "no such kernel"; });
-  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
-  EXPECT_THAT(outcome.message, HasSubstr("no such kernel"));
-  outcome = outcome_with([](auto& o) { o.kernel = ""; });
-  EXPECT_EQ(outcome.status, FLASHCORE_OK);
-  outcome = outcome_with([](auto& o) { o.deterministic = 2; });
-  EXPECT_THAT(outcome.message, StartsWith("deterministic: is 2, wanted 0 or 1"));
-  outcome = outcome_with([](auto& o) { o.reserved = 1; });
-  EXPECT_THAT(outcome.message, StartsWith("reserved: is 1, wanted 0"));
-  const std::string endless(100000, 'x');
-  outcome = outcome_with([&](auto& o) { o.kernel = endless.c_str(); });
-  EXPECT_THAT(outcome.message, StartsWith("kernel: has more than 255"));
+  expect_valid([](O o) { o.struct_size = kVersion01Bytes, o.early_start = 9; });
 }
 
 // A struct that ends before `deterministic` gets the default, for any bytes behind it.
@@ -304,9 +290,7 @@ TEST(CStructs, DeterministicIsTheDefaultAndReachesThePlan) {
 TEST(CStructs, OlderStructsHaveNoDropoutState) {
   flashcore_problem problem = small_problem();
   problem.dropout_p = 0.5f;
-  const int64_t shape[] = {2};
-  ASSERT_EQ(flashcore_tensor_contiguous(&problem.dropout_state, FLASHCORE_I64, 1, shape),
-            FLASHCORE_OK);
+  problem.dropout_state = tensor(FLASHCORE_I64, {2});
   EXPECT_TRUE(api::read_problem(&problem)->dropout_state.has_value());
   problem.struct_size = offsetof(flashcore_problem, dropout_state);
   EXPECT_FALSE(api::read_problem(&problem)->dropout_state.has_value());
@@ -323,10 +307,7 @@ TEST(CStructs, OlderStructsHaveNoDropoutState) {
 // A program of a version without scales of O and largest values.
 TEST(CStructs, OlderStructsHaveNoMoreOutputs) {
   flashcore_problem problem = small_problem();
-  const int64_t shape[] = {1, 1};
-  for (flashcore_tensor* const tensor : {&problem.o_scale, &problem.amax_o, &problem.amax_s}) {
-    ASSERT_EQ(flashcore_tensor_contiguous(tensor, FLASHCORE_F32, 2, shape), FLASHCORE_OK);
-  }
+  problem.o_scale = problem.amax_o = problem.amax_s = tensor(FLASHCORE_F32, {1, 1});
   EXPECT_THAT(plan_outcome(&problem).message, StartsWith("o_scale: is present with an o of f32"));
   problem.o.dtype = FLASHCORE_F8E5M2;
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
@@ -357,8 +338,7 @@ TEST(CStructs, DropoutStateIsValidated) {
   flashcore_problem problem = small_problem();
   problem.dropout_state.shape[0] = 2;
   EXPECT_THAT(plan_outcome(&problem).message, StartsWith("dropout_state: rank is 0"));
-  const int64_t shape[] = {3};
-  flashcore_tensor_contiguous(&problem.dropout_state, FLASHCORE_I64, 1, shape);
+  problem.dropout_state = tensor(FLASHCORE_I64, {3});
   EXPECT_THAT(plan_outcome(&problem).message, StartsWith("dropout_state: shape is [3]"));
   problem.dropout_state.shape[0] = 2;
   problem.dropout_state.dtype = FLASHCORE_I32;

@@ -83,6 +83,25 @@ Arguments arguments() {
   return args;
 }
 
+PlanOptions on_gpu(const std::string& kernel = "") {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  options.kernel = kernel;
+  return options;
+}
+
+// The kernel of the choice, or why there is none.
+std::string chosen(const Problem& problem) {
+  const Result<Plan> plan = make_plan(problem, on_gpu());
+  return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
+}
+
+std::vector<KernelVerdict> verdicts(const Problem& problem) {
+  const Result<std::vector<KernelVerdict>> all = explain(problem, on_gpu());
+  EXPECT_TRUE(all.ok()) << all.status().message();
+  return all.ok() ? *all : std::vector<KernelVerdict>();
+}
+
 class Stub : public testing::Test {
  protected:
   Stub() {
@@ -286,52 +305,37 @@ TEST(UniqueName, NoTwoAreAlike) {
 
 // ---- forward_converted:fp8: a plan within a plan
 
-PlanOptions converted_options() {
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
-  options.kernel = "forward_converted:fp8";
-  return options;
-}
-
 TEST_F(Stub, AConversionSaysWhichKernelItRuns) {
   Problem problem = dense(DType::f8e4m3, 2048, 2048);
   problem.o.dtype = DType::bf16;
-  PlanOptions options = converted_options();
-  const Result<Plan> plan = make_plan(problem, options);
+  const Result<Plan> plan = make_plan(problem, on_gpu("forward_converted:fp8"));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_THAT(plan->reason(), HasSubstr("bf16 by forward_sm90_throughput"));
-  options.kernel.clear();
-  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
-  ASSERT_TRUE(all.ok());
-  const auto found = std::find_if(all->begin(), all->end(), [](const KernelVerdict& one) {
+  const std::vector<KernelVerdict> all = verdicts(problem);
+  const auto found = std::find_if(all.begin(), all.end(), [](const KernelVerdict& one) {
     return one.kernel == "forward_converted:fp8";
   });
-  ASSERT_NE(found, all->end());
+  ASSERT_NE(found, all.end());
   EXPECT_EQ(found->refusal, "");
   EXPECT_THAT(found->note, HasSubstr("bf16 by forward_sm90_throughput"));
 }
 
 // Mixes of e4m3 and e5m2: by products of f16 where K and V have one type, and else by a conversion.
 TEST_F(Stub, MixesOfFp8HaveAKernelOfTheChoice) {
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
-  const auto chosen = [&](DType k, DType v) {
+  const auto of = [](DType k, DType v) {
     Problem problem = dense(DType::f8e4m3, 2048, 2048);
     problem.k.dtype = k;
     problem.v.dtype = v;
-    const Result<Plan> plan = make_plan(problem, options);
-    return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
+    return chosen(problem);
   };
-  EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e4m3), "forward_fp8_sm90");
-  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e5m2), "forward_sm80_throughput:fp8");
-  EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e5m2), "forward_converted:fp8");
-  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e4m3), "forward_converted:fp8");
+  EXPECT_EQ(of(DType::f8e4m3, DType::f8e4m3), "forward_fp8_sm90");
+  EXPECT_EQ(of(DType::f8e5m2, DType::f8e5m2), "forward_sm80_throughput:fp8");
+  EXPECT_EQ(of(DType::f8e4m3, DType::f8e5m2), "forward_converted:fp8");
+  EXPECT_EQ(of(DType::f8e5m2, DType::f8e4m3), "forward_converted:fp8");
   // Each of the others says why it is not.
   Problem problem = dense(DType::f8e4m3, 2048, 2048);
   problem.v.dtype = DType::f8e5m2;
-  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
-  ASSERT_TRUE(all.ok()) << all.status().message();
-  for (const KernelVerdict& one : *all) {
+  for (const KernelVerdict& one : verdicts(problem)) {
     if (one.kernel == "forward_converted:fp8") {
       EXPECT_EQ(one.refusal, "");
     } else if (one.kernel.starts_with("forward_fp8_sm90") ||
@@ -345,14 +349,12 @@ TEST_F(Stub, MixesOfFp8HaveAKernelOfTheChoice) {
 
 // Under a Q of 16 bits, K and V may be of two types of fp8.
 TEST_F(Stub, CachesOfTwoFp8TypesHaveAKernel) {
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
   for (const auto& [k, v] :
        {std::pair{DType::f8e4m3, DType::f8e5m2}, {DType::f8e5m2, DType::f8e4m3}}) {
     Problem problem = dense(DType::bf16, 1, 4096);
     problem.k.dtype = k;
     problem.v.dtype = v;
-    const Result<Plan> plan = make_plan(problem, options);
+    const Result<Plan> plan = make_plan(problem, on_gpu());
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->kernel(), "decode_sm80");
     EXPECT_THAT(std::string(plan->reason()), HasSubstr("decode_sm90: v: dtype is"));
@@ -362,53 +364,43 @@ TEST_F(Stub, CachesOfTwoFp8TypesHaveAKernel) {
 // At head dimension 256, fp8 products come in two parts: long rows are faster as bf16, where that shows
 // in no output.
 TEST_F(Stub, LongWideFp8RowsAreConverted) {
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
   Problem problem = dense(DType::f8e4m3, 16384, 16384, 256);
   problem.o.dtype = DType::bf16;
-  const auto chosen = [&] {
-    const Result<Plan> plan = make_plan(problem, options);
-    return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
-  };
-  EXPECT_EQ(chosen(), "forward_converted:fp8");
-  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
-  ASSERT_TRUE(all.ok()) << all.status().message();
-  for (const KernelVerdict& one : *all) {
+  EXPECT_EQ(chosen(problem), "forward_converted:fp8");
+  for (const KernelVerdict& one : verdicts(problem)) {
     if (one.kernel != "forward_fp8_sm90:options" && one.kernel != "forward_sm80_throughput:fp8")
       continue;
     EXPECT_THAT(one.declines, HasSubstr("a conversion to bf16 is faster")) << one.kernel;
   }
   problem.causal = true;
-  EXPECT_EQ(chosen(), "forward_converted:fp8");
+  EXPECT_EQ(chosen(problem), "forward_converted:fp8");
   for (const DType dtype : {DType::f16, DType::f32}) {
     problem.o.dtype = dtype;
-    EXPECT_EQ(chosen(), "forward_fp8_sm90:options");
+    EXPECT_EQ(chosen(problem), "forward_fp8_sm90:options");
   }
   problem = dense(DType::f8e4m3, 16384, 16384, 256);
   problem.o.dtype = DType::bf16;
   problem.softcap = 30;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90:options");
+  EXPECT_EQ(chosen(problem), "forward_fp8_sm90:options");
   problem = dense(DType::f8e4m3, 8192, 8192, 256);
   problem.o.dtype = DType::bf16;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90:options");
+  EXPECT_EQ(chosen(problem), "forward_fp8_sm90:options");
   problem = dense(DType::f8e4m3, 16384, 16384);
   problem.o.dtype = DType::bf16;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90:192x64");
+  EXPECT_EQ(chosen(problem), "forward_fp8_sm90:192x64");
 }
 
 // Every V stored transposed has a kernel: one that reads it so, or one that reads V in rows.
 TEST_F(Stub, AVStoredTransposedHasAKernelOfTheChoice) {
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
   Problem problem = dense(DType::f8e4m3, 2048, 2048);
   problem.o.dtype = DType::bf16;
   problem.v = TensorDesc::contiguous(DType::f8e4m3, {2, 8, 128, 2048});
   problem.v_transposed = true;
-  Result<Plan> plan = make_plan(problem, options);
+  Result<Plan> plan = make_plan(problem, on_gpu());
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->kernel(), "forward_fp8_sm90");
   const auto reason = [&] {
-    plan = make_plan(problem, options);
+    plan = make_plan(problem, on_gpu());
     if (!plan.ok()) return plan.status().message();
     EXPECT_EQ(plan->kernel(), "forward_converted:v_rows");
     EXPECT_GE(plan->workspace_bytes(), size_t{2} * 8 * 2048 * 128);
@@ -431,7 +423,8 @@ TEST_F(Stub, AVStoredTransposedHasAKernelOfTheChoice) {
 
 // What no kernel inside computes is refused in that kernel's words.
 TEST_F(Stub, AConversionRefusesWhatNoKernelComputes) {
-  const Result<Plan> plan = make_plan(dense(DType::f8e4m3, 300, 300, 600), converted_options());
+  const Result<Plan> plan =
+      make_plan(dense(DType::f8e4m3, 300, 300, 600), on_gpu("forward_converted:fp8"));
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(plan.status().message(), HasSubstr("head dimension is 600, wanted at most"));
 }
@@ -441,9 +434,9 @@ TEST_F(Stub, AConversionLaunchesTwoOrThreeTimes) {
        {std::pair{DType::bf16, 2}, {DType::f16, 2}, {DType::f32, 3}, {DType::f8e4m3, 3}}) {
     Problem problem = dense(DType::f8e4m3, 2048, 2048);
     problem.o.dtype = dtype;
-    const Result<Plan> plan = make_plan(problem, converted_options());
+    const Result<Plan> plan = make_plan(problem, on_gpu("forward_converted:fp8"));
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    const Result<Plan> again = make_plan(problem, converted_options());
+    const Result<Plan> again = make_plan(problem, on_gpu("forward_converted:fp8"));
     EXPECT_EQ(plan->workspace_bytes(), again->workspace_bytes());
     ASSERT_LE(plan->workspace_bytes(), sizeof memory / 2);
     (void)fake::take_launches();
@@ -458,26 +451,18 @@ TEST_F(Stub, AConversionLaunchesTwoOrThreeTimes) {
 
 // ---- the choice, and what explain says of it
 
-std::vector<KernelVerdict> verdicts(const Problem& problem, const PlanOptions& options) {
-  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
-  EXPECT_TRUE(all.ok()) << all.status().message();
-  return all.ok() ? *all : std::vector<KernelVerdict>();
-}
-
 TEST_F(Stub, ExplainAndTheChoiceAgree) {
   fake::use(kHopper);
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
   std::mt19937 random(11);
   int declined = 0;
   for (int n = 0; n < 300; ++n) {
     Problem problem = dense(random() % 2 == 0 ? DType::f16 : DType::bf16, 1 + random() % 3000,
                             1 + random() % 3000, random() % 2 == 0 ? 64 : 128);
     problem.causal = random() % 2 == 0;
-    const Result<Plan> plan = make_plan(problem, options);
+    const Result<Plan> plan = make_plan(problem, on_gpu());
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     std::string first, first_that_declines;
-    for (const KernelVerdict& verdict : verdicts(problem, options)) {
+    for (const KernelVerdict& verdict : verdicts(problem)) {
       if (!verdict.automatic || !verdict.refusal.empty()) {
         EXPECT_EQ(verdict.declines, "") << verdict.kernel;
         continue;
@@ -499,8 +484,7 @@ TEST_F(Stub, ExplainAndTheChoiceAgree) {
 
 // What `flashcore tune` tries: each kernel plans each config that it names, and no other.
 TEST_F(Stub, EveryCandidateIsPlanned) {
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
+  PlanOptions options = on_gpu();
   std::mt19937 random(5);
   std::set<std::string> configs;
   for (const fake::Gpu& gpu : {kHopper, kAmpere}) {
@@ -534,25 +518,22 @@ TEST_F(Stub, EveryCandidateIsPlanned) {
 
 TEST_F(Stub, AGridLimitIsANumberOfSms) {
   fake::use(kHopper);
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
   const Problem problem = dense(DType::f16, 512, 512, 64);
   ::setenv("FLASHCORE_GRID_LIMIT", "66", 1);
-  EXPECT_EQ(tuning_key(problem, options)->device.multiprocessors, 66);
+  EXPECT_EQ(tuning_key(problem, on_gpu())->device.multiprocessors, 66);
   for (const char* const bad : {"0", "-3", "66 SMs", "99999999999999999999"}) {
     ::setenv("FLASHCORE_GRID_LIMIT", bad, 1);
-    EXPECT_THAT(make_plan(problem, options).status().message(),
+    EXPECT_THAT(make_plan(problem, on_gpu()).status().message(),
                 HasSubstr(std::string("FLASHCORE_GRID_LIMIT: is '") + bad + "', wanted a number"));
   }
   ::unsetenv("FLASHCORE_GRID_LIMIT");
-  EXPECT_GT(tuning_key(problem, options)->device.multiprocessors, 66);
+  EXPECT_GT(tuning_key(problem, on_gpu())->device.multiprocessors, 66);
 }
 
 // What is said of a GPU that is not here is what plans do where it is.
 TEST_F(Stub, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
   fake::use(kHopper);
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
+  PlanOptions options = on_gpu();
   const Result<DeviceInfo> here = find_device(options.device);
   ASSERT_TRUE(here.ok()) << here.status().message();
   DeviceInfo ampere = *here;
@@ -589,9 +570,7 @@ TEST_F(Stub, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
 
 TEST_F(Stub, ARunOnAGpuAllocatesNoWorkspace) {
   fake::use(kHopper);
-  PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
-  const Result<Plan> plan = make_plan(dense(DType::f16, 1, 8192), options);
+  const Result<Plan> plan = make_plan(dense(DType::f16, 1, 8192), on_gpu());
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   ASSERT_GT(plan->workspace_bytes(), 0U);
   Arguments args = arguments();

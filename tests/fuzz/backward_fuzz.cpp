@@ -5,7 +5,6 @@
 // A quarter of the inputs are raw bytes of flashcore_gradients, with any struct_size, and a problem
 // that usually has a backward pass. The others change members of a valid problem and its gradients.
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,11 +15,6 @@
 
 namespace flashcore::tests {
 namespace {
-
-// d_o, dq, dk, dv, d_lse, d_bias, d_sinks, d_alibi_slopes.
-constexpr size_t kGradients = 8;
-
-flashcore_tensor* tensors_of(flashcore_gradients& gradients) { return &gradients.d_o; }
 
 // Nearly always has an LSE.
 flashcore_problem problem_with_lse(Source& source) {
@@ -58,8 +52,8 @@ flashcore_gradients gradients_of(const flashcore_problem& problem, Source& sourc
 
 void change_members(flashcore_gradients& gradients, Source& source) {
   for (int changes = source.draw<uint8_t>() % 3; changes > 0; --changes) {
-    flashcore_tensor& tensor = tensors_of(gradients)[source.draw<uint8_t>() % kGradients];
-    change_tensor(tensor, source.draw<uint8_t>() % 6, source);
+    const Line& line = kOperands<Gradients>[source.draw<uint8_t>() % kOperands<Gradients>.size()];
+    change_tensor(tensor_of<Gradients>(gradients, line), source.draw<uint8_t>() % 6, source);
   }
 }
 
@@ -109,26 +103,15 @@ void run_sized(const flashcore_plan* plan, const flashcore_backward_arguments& a
 
 void run(const flashcore_plan* plan, flashcore_problem& problem, flashcore_gradients& gradients,
          Source& source) {
-  Memory memory;
-  if (!is_small(plan, problem) || !memory.make(problem, source)) return;
-  std::array<Buffer, kGradients> buffers;
-  for (size_t t = 0; t < kGradients; ++t) {
-    const flashcore_tensor& tensor = tensors_of(gradients)[t];
-    if (!make_buffer(tensor, buffers[t])) return;
-    fill(buffers[t], tensor, source);
-  }
-  const flashcore_arguments forward = memory.arguments();
+  Memory<Problem> memory;
+  Memory<Gradients> own;
+  flashcore_arguments forward;
+  if (!is_small(plan, problem) || !make_forward(problem, source, memory, forward)) return;
+  if (!own.make(gradients, source)) return;
   flashcore_backward_arguments arguments;
   flashcore_backward_arguments_init(&arguments, sizeof arguments);
+  own.bind(arguments);
   arguments.forward = source.draw<uint8_t>() % 64 == 63 ? nullptr : &forward;
-  arguments.d_o = buffers[0].element;
-  arguments.dq = buffers[1].element;
-  arguments.dk = buffers[2].element;
-  arguments.dv = buffers[3].element;
-  arguments.d_lse = buffers[4].element;
-  arguments.d_bias = buffers[5].element;
-  arguments.d_sinks = buffers[6].element;
-  arguments.d_alibi_slopes = buffers[7].element;
   run_sized(plan, arguments, source);
   // A forward run refuses the plan, and reads nothing.
   require(flashcore_plan_run(plan, &forward, nullptr, 0, nullptr) == FLASHCORE_INVALID_ARGUMENT);

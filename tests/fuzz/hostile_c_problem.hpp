@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "flashcore/flashcore.h"
@@ -76,10 +77,12 @@ inline std::vector<uint64_t> raw_struct(Source& source, const std::vector<size_t
   return bytes;
 }
 
-// Shapes of the problem's tensors, in the order of the struct, from q to causal_offsets.
-constexpr size_t kTensors = 17;
-
-inline flashcore_tensor* tensors_of(flashcore_problem& problem) { return &problem.q; }
+// The tensors of C's structs that a fuzzer changes, by their lines in the table of operands.
+template <class What>
+flashcore_tensor& tensor_of(typename StructsOf<What>::CProblem& problem, const Line& line) {
+  return *reinterpret_cast<flashcore_tensor*>(reinterpret_cast<std::byte*>(&problem) +
+                                              line.c_tensor);
+}
 
 struct Dimensions {
   int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, dim_qk, dim_v;
@@ -197,13 +200,16 @@ inline bool change_tensor(flashcore_tensor& tensor, int choice, Source& source) 
   }
 }
 
+// Of the tensors of a cache none: those come before and after them.
+constexpr size_t kBeforeCaches = 18, kCaches = 7;
+static_assert(kOperands<Problem>[kBeforeCaches].name == "page_table" &&
+              kOperands<Problem>[kBeforeCaches + kCaches].name == "o_scale");
+
 inline void change_members(flashcore_problem& problem, Source& source) {
   for (int changes = source.draw<uint8_t>() % 4; changes > 0; --changes) {
-    const size_t which = source.draw<uint8_t>() % (kTensors + 4);
-    flashcore_tensor* const later[] = {&problem.dropout_state, &problem.o_scale, &problem.amax_o,
-                                       &problem.amax_s};
-    flashcore_tensor& tensor =
-        which < kTensors ? tensors_of(problem)[which] : *later[which - kTensors];
+    const size_t which = source.draw<uint8_t>() % (kOperands<Problem>.size() - kCaches);
+    flashcore_tensor& tensor = tensor_of<Problem>(
+        problem, kOperands<Problem>[which < kBeforeCaches ? which : which + kCaches]);
     const int choice = source.draw<uint8_t>() % 13;
     if (change_tensor(tensor, choice, source)) continue;
     switch (choice) {
@@ -265,10 +271,10 @@ inline void fill(Buffer& buffer, const flashcore_tensor& tensor, Source& source)
 }
 
 // Lengths: often valid ones, so that the run proceeds, otherwise anything.
-inline void fill_lengths(Buffer& buffer, const flashcore_tensor& tensor, int64_t rows,
+inline void fill_lengths(uint8_t* element, const flashcore_tensor& tensor, int64_t rows,
                          Source& source) {
-  if (buffer.element == nullptr) return;
-  auto* const values = reinterpret_cast<int32_t*>(buffer.element);
+  if (element == nullptr) return;
+  auto* const values = reinterpret_cast<int32_t*>(element);
   const bool fitting = source.draw<uint8_t>() % 4 != 0;
   for (int64_t i = 0; i < tensor.shape[0]; ++i) {
     int32_t& value = values[i * tensor.stride[0]];
@@ -299,44 +305,53 @@ inline bool is_small(const flashcore_plan* plan, const flashcore_problem& proble
   return problem.cu_seqlens_q.shape[0] <= 1000 && flashcore_plan_workspace_bytes(plan) <= 1 << 24;
 }
 
-// Filled memory of an accepted problem's tensors.
+// Filled memory of the tensors of an accepted call.
+template <class What>
 class Memory {
  public:
   // Returns false if it would be large.
-  bool make(flashcore_problem& problem, Source& source) {
+  bool make(const typename StructsOf<What>::CProblem& problem, Source& source) {
     for (size_t t = 0; t < buffers_.size(); ++t) {
-      const flashcore_tensor& tensor = kOperands<Problem>[t].of_c(problem);
+      const flashcore_tensor& tensor = kOperands<What>[t].of_c(problem);
       if (!make_buffer(tensor, buffers_[t])) return false;
       fill(buffers_[t], tensor, source);
-    }
-    constexpr std::string_view kLengths[] = {"cu_seqlens_q", "cu_seqlens_kv", "seqlens_q",
-                                             "seqlens_kv", "causal_offsets"};
-    for (size_t t = 0; t < buffers_.size(); ++t) {
-      const auto& line = kOperands<Problem>[t];
-      if (std::find(std::begin(kLengths), std::end(kLengths), line.name) == std::end(kLengths)) {
-        continue;
-      }
-      const int64_t rows = line.name == "cu_seqlens_q"    ? problem.q.shape[0]
-                           : line.name == "cu_seqlens_kv" ? problem.k.shape[0]
-                                                          : -1;
-      fill_lengths(buffers_[t], line.of_c(problem), rows, source);
     }
     return true;
   }
 
-  flashcore_arguments arguments() {
-    flashcore_arguments arguments;
-    flashcore_arguments_init(&arguments, sizeof arguments);
+  uint8_t* element(std::string_view name) const {
+    const auto line = std::find_if(kOperands<What>.begin(), kOperands<What>.end(),
+                                   [&](const Line& one) { return one.name == name; });
+    return buffers_[static_cast<size_t>(line - kOperands<What>.begin())].element;
+  }
+
+  void bind(typename StructsOf<What>::CArguments& arguments) const {
     for (size_t t = 0; t < buffers_.size(); ++t) {
-      auto* const place = reinterpret_cast<char*>(&arguments) + kOperands<Problem>[t].c_data;
-      std::memcpy(place, &buffers_[t].element, sizeof(void*));
+      std::memcpy(reinterpret_cast<std::byte*>(&arguments) + kOperands<What>[t].c_data,
+                  &buffers_[t].element, sizeof buffers_[t].element);
     }
-    return arguments;
   }
 
  private:
-  std::array<Buffer, kOperands<Problem>.size()> buffers_;
+  std::array<Buffer, kOperands<What>.size()> buffers_;
 };
+
+// Of a problem, with lengths; false if it would be large.
+inline bool make_forward(const flashcore_problem& problem, Source& source, Memory<Problem>& memory,
+                         flashcore_arguments& arguments) {
+  if (!memory.make(problem, source)) return false;
+  for (const auto& [name, tensor, rows] :
+       {std::tuple{"cu_seqlens_q", &problem.cu_seqlens_q, problem.q.shape[0]},
+        {"cu_seqlens_kv", &problem.cu_seqlens_kv, problem.k.shape[0]},
+        {"seqlens_q", &problem.seqlens_q, int64_t{-1}},
+        {"seqlens_kv", &problem.seqlens_kv, int64_t{-1}},
+        {"causal_offsets", &problem.causal_offsets, int64_t{-1}}}) {
+    fill_lengths(memory.element(name), *tensor, rows, source);
+  }
+  flashcore_arguments_init(&arguments, sizeof arguments);
+  memory.bind(arguments);
+  return true;
+}
 
 // A workspace of a plan for one run.
 class Workspace {

@@ -84,6 +84,12 @@ class HostileCache {
 
   static TensorDesc vector(int64_t count) { return TensorDesc::contiguous(DType::i32, {count}); }
 
+  // The rows of all entries.
+  TensorDesc rows_of(DType dtype, int64_t heads, int64_t width) const {
+    return packed_ ? TensorDesc::contiguous(dtype, {rows_ * batch_, heads, width})
+                   : TensorDesc::contiguous(dtype, {batch_, heads, rows_, width});
+  }
+
   void describe() {
     garbage_ = !chance(3);
     batch_ = below(4), heads_kv_ = 1 + below(2), rows_ = below(5), page_ = 1 + below(5);
@@ -93,11 +99,8 @@ class HostileCache {
     const DType dtype = dtypes[below(3)], kv = chance(3) ? DType::f8e4m3 : dtype;
     Problem& p = problem_;
     packed_ = chance(3);
-    const int64_t total = rows_ * batch_;
-    p.q = packed_ ? TensorDesc::contiguous(dtype, {total, heads_, width_})
-                  : TensorDesc::contiguous(dtype, {batch_, heads_, rows_, width_});
-    p.o = packed_ ? TensorDesc::contiguous(dtype, {total, heads_, width_v_})
-                  : TensorDesc::contiguous(dtype, {batch_, heads_, rows_, width_v_});
+    p.q = rows_of(dtype, heads_, width_);
+    p.o = rows_of(dtype, heads_, width_v_);
     p.k = TensorDesc::contiguous(kv, {pages_, heads_kv_, page_, width_});
     p.v = TensorDesc::contiguous(kv, {pages_, heads_kv_, page_, width_v_});
     if (packed_) p.cu_seqlens_q = vector(batch_ + 1);
@@ -115,7 +118,7 @@ class HostileCache {
     if (chance(2)) p.page_status = vector(1);
     const int64_t words = below(3);
     if (chance(3)) {
-      p.tree_mask = packed_ ? TensorDesc::contiguous(DType::i32, {total, words})
+      p.tree_mask = packed_ ? TensorDesc::contiguous(DType::i32, {rows_ * batch_, words})
                             : TensorDesc::contiguous(DType::i32, {batch_, rows_, words});
     }
     p.causal = chance(2);
@@ -219,11 +222,8 @@ class HostileCache {
     Append what;
     const bool fp8 = size_of(problem_.k.dtype) == 1;
     const DType dtype = fp8 ? problem_.q.dtype : problem_.k.dtype;
-    const int64_t total = rows_ * batch_;
-    what.k_new = packed_ ? TensorDesc::contiguous(dtype, {total, heads_kv_, width_})
-                         : TensorDesc::contiguous(dtype, {batch_, heads_kv_, rows_, width_});
-    what.v_new = packed_ ? TensorDesc::contiguous(dtype, {total, heads_kv_, width_v_})
-                         : TensorDesc::contiguous(dtype, {batch_, heads_kv_, rows_, width_v_});
+    what.k_new = rows_of(dtype, heads_kv_, width_);
+    what.v_new = rows_of(dtype, heads_kv_, width_v_);
     what.k = problem_.k;
     what.v = problem_.v;
     what.seqlens_kv = vector(batch_);

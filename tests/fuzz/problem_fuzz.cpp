@@ -31,9 +31,9 @@ void fuzz_raw(Source& source) {
 }
 
 void run(const flashcore_plan* plan, flashcore_problem& problem, Source& source) {
-  Memory memory;
-  if (!is_small(plan, problem) || !memory.make(problem, source)) return;
-  const flashcore_arguments arguments = memory.arguments();
+  Memory<Problem> memory;
+  flashcore_arguments arguments;
+  if (!is_small(plan, problem) || !make_forward(problem, source, memory, arguments)) return;
   const Workspace workspace(plan);
   check_status(flashcore_plan_run(plan, &arguments, workspace.memory, workspace.bytes, nullptr));
 }

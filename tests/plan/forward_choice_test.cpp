@@ -12,7 +12,7 @@
 #include "cuda/forward_sm80/throughput/work.hpp"
 #include "cuda/forward_sm90/latency/work.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
-#include "problem/problem.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore {
 namespace {
@@ -199,16 +199,21 @@ TEST(Declines, SayWhereTimesWereNotMeasured) {
   EXPECT_THAT(measured, Not(HasSubstr("not measured")));
 }
 
+// Queries of 32 heads, and keys and values of 8 in pages of so many rows.
+ForwardProblem paged(int64_t queries, int64_t batch, int64_t page) {
+  Problem p;
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 32, queries, 128});
+  p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, page, 128});
+  p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
+  return tests::resolved(p);
+}
+
 TEST(Sm90ThroughputDeclines, FewQueriesAgainstManyKeysAreForTheKernelThatSplitsThem) {
   const auto declines = [](int64_t queries, int64_t keys, int64_t batch) {
     Problem p;
     p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 8, queries, 128});
     p.k = p.v = TensorDesc::contiguous(DType::bf16, {batch, 8, keys, 128});
-    const Result<ForwardProblem> resolved = resolve(p);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    PlanContext context;
-    context.device = kH200;
-    return sm90_throughput_declines(*resolved, context);
+    return sm90_throughput_declines(tests::resolved(p), {.device = kH200});
   };
   EXPECT_THAT(declines(1, 8192, 1), HasSubstr("q: has 1 rows and k 8192"));
   EXPECT_EQ(declines(512, 8192, 1), "");
@@ -219,16 +224,8 @@ TEST(Sm90ThroughputDeclines, FewQueriesAgainstManyKeysAreForTheKernelThatSplitsT
 TEST(Sm90PagedDeclines, FewRowsAreForTheKernelThatSplitsTheirKeys) {
   const auto declines = [](int64_t queries, int64_t batch, int64_t page = 64,
                            bool batch_invariant = false) {
-    Problem p;
-    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 32, queries, 128});
-    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, page, 128});
-    p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
-    const Result<ForwardProblem> resolved = resolve(p);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    PlanContext context;
-    context.device = kH200;
-    context.batch_invariant = batch_invariant;
-    return sm90_paged_declines(*resolved, context);
+    return sm90_paged_declines(paged(queries, batch, page),
+                               {.device = kH200, .batch_invariant = batch_invariant});
   };
   EXPECT_THAT(declines(32, 1), HasSubstr("q: has 1024 rows in all heads, wanted 1584"));
   EXPECT_EQ(declines(64, 1), "");
@@ -240,16 +237,8 @@ TEST(Sm90PagedDeclines, FewRowsAreForTheKernelThatSplitsTheirKeys) {
 
 TEST(Sm80PagedDeclines, FewQueriesAreForDecode) {
   const auto declines = [](int64_t queries, int64_t batch, bool batch_invariant = false) {
-    Problem p;
-    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 32, queries, 128});
-    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, 16, 128});
-    p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
-    const Result<ForwardProblem> resolved = resolve(p);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    PlanContext context;
-    context.device = kH200;
-    context.batch_invariant = batch_invariant;
-    return sm80_paged_declines(*resolved, context);
+    return sm80_paged_declines(paged(queries, batch, 16),
+                               {.device = kH200, .batch_invariant = batch_invariant});
   };
   // 12 rows per tile, or per tile that runs at once.
   EXPECT_THAT(declines(1, 1000), HasSubstr("q: has 32000 rows in all heads, wanted 384000"));
@@ -267,11 +256,7 @@ TEST(Sm80PagedDeclines, APackedBatchHasSoManyQueriesInTheMean) {
     p.cu_seqlens_q = TensorDesc::contiguous(DType::i32, {batch + 1});
     p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, 16, 128});
     p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
-    const Result<ForwardProblem> resolved = resolve(p);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    PlanContext context;
-    context.device = kH200;
-    return sm80_paged_declines(*resolved, context);
+    return sm80_paged_declines(tests::resolved(p), {.device = kH200});
   };
   EXPECT_EQ(declines(4 * 512, 4), "");
   EXPECT_EQ(declines(4 * 512, 64), "");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "cuda/attention/kv_range.hpp"
@@ -13,12 +12,12 @@
 #include "cuda/backward_sm80/general/config.hpp"
 #include "cuda/backward_sm80/general/joint_sums.hpp"
 #include "cuda/backward_sm80/general/supports.hpp"
-#include "problem/backward.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
 namespace {
 
-using testing::HasSubstr, testing::IsEmpty;
+using testing::HasSubstr;
 
 // ---- the resource page
 
@@ -183,93 +182,23 @@ TEST(BackwardSm80Band, KeysSeeTheQueriesThatSeeThem) {
 
 // ---- refusals
 
-constexpr const char* kTargets = "80+ptx;90a";
-
-struct Asked {
-  Problem problem;
-  Gradients gradients;
-};
-
-Asked dense(DType dtype, int64_t head_dim = 64, int64_t rows = 100) {
-  Asked asked;
-  Problem& p = asked.problem;
-  p.q = p.o = TensorDesc::contiguous(dtype, {2, 4, rows, head_dim});
-  p.k = p.v = TensorDesc::contiguous(dtype, {2, 2, rows, head_dim});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, rows});
-  asked.gradients.d_o = p.o;
-  asked.gradients.dq = p.q;
-  asked.gradients.dk = p.k;
-  asked.gradients.dv = p.v;
-  return asked;
-}
-
-std::string refused(const Asked& asked, int32_t capability = 80) {
-  const Result<BackwardProblem> problem = resolve(asked.problem, asked.gradients);
-  if (!problem.ok()) return "resolve: " + problem.status().message();
-  DeviceInfo device;
-  device.compute_capability = capability;
-  return refusal_on_gpu(supports(), kTargets, *problem, {.device = device});
-}
-
-TEST(BackwardSm80Refuses, NothingOfTheOptions) {
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
-    Asked asked = dense(dtype);
-    EXPECT_THAT(refused(asked), IsEmpty());
-    Problem& p = asked.problem;
-    p.causal = true;
-    p.softcap = 30;
-    p.dropout_p = 0.1F;
-    p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
-    p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
-    p.alibi_slopes = TensorDesc::contiguous(DType::f32, {2, 4});
-    p.sinks = TensorDesc::contiguous(DType::f32, {4});
-    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-    p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-    asked.gradients.d_lse = p.lse;
-    asked.gradients.d_bias = p.bias;
-    asked.gradients.d_sinks = p.sinks;
-    asked.gradients.d_alibi_slopes = p.alibi_slopes;
-    EXPECT_THAT(refused(asked), IsEmpty()) << to_string(dtype);
-  }
-}
-
-TEST(BackwardSm80Refuses, OtherDevices) {
-  EXPECT_THAT(refused(dense(DType::f16), 75), HasSubstr("7.5, wanted 8.0 or later"));
-  EXPECT_THAT(refused(dense(DType::f16), 89), IsEmpty()) << "by code for 8.0";
-}
-
-TEST(BackwardSm80Refuses, DoublePrecision) {
-  Asked asked = dense(DType::f32);
-  asked.gradients.dk.dtype = DType::f64;
-  EXPECT_EQ(refused(asked), "dk: dtype is f64, wanted at most 32 bits");
-  asked = dense(DType::f32);
-  asked.problem.o.dtype = asked.gradients.d_o.dtype = DType::f64;
-  EXPECT_EQ(refused(asked), "o: dtype is f64, wanted f16, bf16 or f32");
-}
-
-TEST(BackwardSm80Refuses, WideHeadsAndSizesPast32Bits) {
-  EXPECT_THAT(refused(dense(DType::f16, 256)), IsEmpty());
-  EXPECT_EQ(refused(dense(DType::f16, 264)), "q: head dimension is 264, wanted at most 256");
-  EXPECT_THAT(refused(dense(DType::f16, 64, int64_t{1} << 29)), HasSubstr("wanted less than"));
-  Asked asked = dense(DType::f16);
+TEST(BackwardSm80Refuses, TilesPast32Bits) {
+  tests::AskedGradients asked = tests::dense_gradients(DType::f16, 64, 64);
   const int64_t many = int64_t{1} << 30;
   for (TensorDesc* tensor :
        {&asked.problem.q, &asked.problem.o, &asked.gradients.d_o, &asked.gradients.dq}) {
     *tensor = TensorDesc::contiguous(DType::f16, {2, many, 100, 64});
   }
   asked.problem.lse = TensorDesc::contiguous(DType::f32, {2, many, 100});
-  EXPECT_THAT(refused(asked), HasSubstr("q: makes 27917287424 tiles"));
+  EXPECT_THAT(tests::refusal(supports(), asked), HasSubstr("q: makes 27917287424 tiles"));
 }
 
 TEST(BackwardSm80, ComputesInFp32WhereTypesDiffer) {
-  const auto computes = [](const Asked& asked) {
-    return computes_in_fp32(*resolve(asked.problem, asked.gradients));
-  };
-  EXPECT_FALSE(computes(dense(DType::bf16)));
-  EXPECT_TRUE(computes(dense(DType::f32)));
-  Asked mixed = dense(DType::f16);
-  mixed.problem.o.dtype = mixed.gradients.d_o.dtype = DType::f32;
-  EXPECT_TRUE(computes(mixed));
+  tests::AskedGradients asked = tests::dense_gradients(DType::bf16, 64, 64);
+  EXPECT_FALSE(computes_in_fp32(tests::resolved(asked)));
+  asked.problem.o.dtype = asked.gradients.d_o.dtype = DType::f32;
+  EXPECT_TRUE(computes_in_fp32(tests::resolved(asked)));
+  EXPECT_TRUE(computes_in_fp32(tests::resolved(tests::dense_gradients(DType::f32, 64, 64))));
 }
 
 }  // namespace

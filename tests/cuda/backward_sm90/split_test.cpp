@@ -1,15 +1,13 @@
-// What of backward_sm90:split needs no GPU: parts of tiles, who stores what, when tiles are split, and its refusals.
-#include <gmock/gmock.h>
+// What of backward_sm90:split needs no GPU: parts of tiles, who stores what, and when tiles are split.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "cuda/backward_sm90/throughput/split/config.hpp"
 #include "cuda/backward_sm90/throughput/split/supports.hpp"
-#include "problem/backward.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::backward_sm90::split {
 namespace {
@@ -63,55 +61,19 @@ TEST(BackwardSm90Split, TilesAreSplitAsFarAsThereAreMultiprocessors) {
   EXPECT_EQ(fewest_steps(16, 2, 132), 2);  // there is nothing more to share
 }
 
-struct Asked {
-  Problem problem;
-  Gradients gradients;
-};
-
-Asked dense() {
-  Asked asked;
-  Problem& p = asked.problem;
-  p.q = p.k = p.v = p.o = TensorDesc::contiguous(DType::bf16, {1, 2, 100, 128});
-  p.lse = TensorDesc::contiguous(DType::f32, {1, 2, 100});
-  asked.gradients.d_o = asked.gradients.dq = asked.gradients.dk = asked.gradients.dv = p.q;
-  return asked;
-}
-
-std::string refused(const Asked& asked) {
-  const Result<BackwardProblem> problem = resolve(asked.problem, asked.gradients);
-  EXPECT_TRUE(problem.ok()) << problem.status().message();
-  if (!problem.ok()) return problem.status().message();
-  DeviceInfo device;
-  device.compute_capability = 90;
-  return refusal_on_gpu(supports(), "90a", *problem, {.device = device});
-}
-
-TEST(BackwardSm90Split, RefusesInOneSentence) {
-  EXPECT_EQ(refused(dense()), "");
-  Asked asked = dense();
-  asked.problem.causal = true;
-  asked.problem.sinks = TensorDesc::contiguous(DType::f32, {2});
-  EXPECT_EQ(refused(asked), "");
-  asked = dense();
-  asked.problem.softcap = 5;
-  EXPECT_EQ(refused(asked), "softcap: is 5, wanted 0");
-  asked = dense();
-  asked.problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
-  EXPECT_EQ(refused(asked), "seqlens_kv: is given, wanted none");
-}
-
 TEST(BackwardSm90Split, HeadsOfQueriesThatShareKeysAreSteps) {
-  Asked asked = dense();
+  tests::AskedGradients asked = tests::dense_gradients(DType::bf16, 128, 128);
   Problem& p = asked.problem;
-  p.q = p.o = TensorDesc::contiguous(DType::bf16, {1, 16, 100, 128});
-  p.lse = TensorDesc::contiguous(DType::f32, {1, 16, 100});
-  asked.gradients.d_o = asked.gradients.dq = p.q;
-  const Result<BackwardProblem> grouped = resolve(asked.problem, asked.gradients);
-  const Asked plain = dense();
-  const Result<BackwardProblem> alone = resolve(plain.problem, plain.gradients);
-  ASSERT_TRUE(grouped.ok() && alone.ok());
-  EXPECT_EQ(splits_of(grouped->forward, 132), 4);
-  EXPECT_EQ(splits_of(alone->forward, 132), 2);
+  p.k = p.v = asked.gradients.dk = asked.gradients.dv =
+      TensorDesc::contiguous(DType::bf16, {1, 2, 100, 128});
+  const auto splits = [&](int64_t heads) {
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {1, heads, 100, 128});
+    p.lse = TensorDesc::contiguous(DType::f32, {1, heads, 100});
+    asked.gradients.d_o = asked.gradients.dq = p.q;
+    return splits_of(tests::resolved(asked).forward, 132);
+  };
+  EXPECT_EQ(splits(16), 4);
+  EXPECT_EQ(splits(2), 2);
 }
 
 }  // namespace

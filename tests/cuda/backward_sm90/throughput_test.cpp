@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
-#include "problem/backward.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
 
-using testing::HasSubstr, testing::IsEmpty;
+using testing::HasSubstr;
 
 // ---- the resource page
 
@@ -211,91 +210,9 @@ TEST(BackwardSm90Entries, LengthsAreClampedAndSetTheDiagonal) {
 
 // ---- refusals
 
-constexpr const char* kTargets = "90a";
-
-struct Asked {
-  Problem problem;
-  Gradients gradients;
-};
-
-Asked dense(DType dtype = DType::bf16, int64_t head_dim = 128, int64_t rows = 100) {
-  Asked asked;
-  Problem& p = asked.problem;
-  p.q = p.o = TensorDesc::contiguous(dtype, {2, 4, rows, head_dim});
-  p.k = p.v = TensorDesc::contiguous(dtype, {2, 2, rows, head_dim});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, rows});
-  asked.gradients.d_o = p.o;
-  asked.gradients.dq = p.q;
-  asked.gradients.dk = p.k;
-  asked.gradients.dv = p.v;
-  return asked;
-}
-
-std::string refused(const Asked& asked, int32_t capability = 90) {
-  const Result<BackwardProblem> problem = resolve(asked.problem, asked.gradients);
-  if (!problem.ok()) return "resolve: " + problem.status().message();
-  DeviceInfo device;
-  device.compute_capability = capability;
-  return refusal_on_gpu(supports(), kTargets, *problem, {.device = device});
-}
-
-TEST(BackwardSm90Refuses, NothingOfWhatItComputes) {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    for (const int64_t head_dim : {64, 128}) {
-      Asked asked = dense(dtype, head_dim);
-      EXPECT_THAT(refused(asked), IsEmpty());
-      asked.problem.causal = true;
-      asked.problem.window_left = 10;
-      asked.problem.alignment = Alignment::top_left;
-      asked.gradients.d_lse = asked.problem.lse;
-      EXPECT_THAT(refused(asked), IsEmpty());
-    }
-  }
-}
-
-TEST(BackwardSm90Refuses, OtherDevicesAndTypes) {
-  EXPECT_EQ(refused(dense(), 80), "device: compute capability is 8.0, wanted 9.0");
-  EXPECT_EQ(refused(dense(), 100), "device: compute capability is 10.0, wanted 9.0");
-  EXPECT_EQ(refused(dense(DType::f32)), "q: dtype is f32, wanted f16 or bf16");
-  Asked asked = dense();
-  asked.gradients.dk.dtype = DType::f32;
-  EXPECT_EQ(refused(asked), "dk: dtype is f32, wanted q's bf16");
-  asked = dense();
-  asked.problem.o.dtype = asked.gradients.d_o.dtype = DType::f32;
-  EXPECT_EQ(refused(asked), "o: dtype is f32, wanted q's bf16");
-}
-
-TEST(BackwardSm90Refuses, NothingOfItsOptions) {
-  Asked asked = dense();
-  asked.problem.sinks = asked.gradients.d_sinks = TensorDesc::contiguous(DType::f32, {4});
-  asked.problem.softcap = 30;
-  asked.problem.seqlens_q = asked.problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-  EXPECT_THAT(refused(asked), IsEmpty());
-  for (const int64_t head_dim : {8, 40, 72, 96, 120}) {
-    EXPECT_THAT(refused(dense(DType::f16, head_dim)), IsEmpty()) << head_dim;
-  }
-  Asked packed;
-  Problem& p = packed.problem;
-  p.q = p.o = TensorDesc::contiguous(DType::bf16, {300, 4, 96});
-  p.k = p.v = TensorDesc::contiguous(DType::bf16, {200, 2, 96});
-  p.lse = TensorDesc::contiguous(DType::f32, {300, 4});
-  p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
-  packed.gradients.d_o = p.o, packed.gradients.dq = p.q;
-  packed.gradients.dk = p.k, packed.gradients.dv = p.v;
-  EXPECT_THAT(refused(packed), IsEmpty());
-}
-
-TEST(BackwardSm90Refuses, OtherSizesAndRowsThatTmaCannotCopy) {
-  EXPECT_EQ(refused(dense(DType::f16, 100)),
-            "q: head dimension is 100, wanted a multiple of 8 up to 128");
-  EXPECT_EQ(refused(dense(DType::f16, 136)),
-            "q: head dimension is 136, wanted a multiple of 8 up to 128");
-  EXPECT_THAT(refused(dense(DType::f16, 128, 0)), HasSubstr("wanted at least 1"));
-  Asked asked = dense();
-  asked.gradients.dv.stride[2] = 132;
-  asked.gradients.dv.stride[1] = 132 * 100;
-  asked.gradients.dv.stride[0] = 132 * 200;
-  EXPECT_THAT(refused(asked), HasSubstr("dv: "));
+TEST(BackwardSm90Refuses, ProblemsWithoutRows) {
+  EXPECT_THAT(tests::refusal(supports(), tests::dense_gradients(DType::f16, 128, 128, 0)),
+              HasSubstr("wanted at least 1"));
 }
 
 }  // namespace

@@ -4,16 +4,13 @@
 
 #include <cstdint>
 #include <random>
-#include <string>
 
 #include "cuda/backward_sm90/wide/config.hpp"
 #include "cuda/backward_sm90/wide/supports.hpp"
-#include "problem/backward.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
 namespace {
-
-using testing::IsEmpty;
 
 struct Banded {
   int queries;
@@ -89,33 +86,14 @@ TEST(BackwardSm90Wide, TilesOfAHeadComeInAscendingOrder) {
   }
 }
 
-std::string refused(int64_t head_dim_qk, int64_t head_dim_v, int32_t capability = 90) {
-  Problem p;
-  p.q = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim_qk});
-  p.k = TensorDesc::contiguous(DType::bf16, {2, 2, 100, head_dim_qk});
-  p.v = TensorDesc::contiguous(DType::bf16, {2, 2, 100, head_dim_v});
-  p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim_v});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
-  p.causal = true;
-  Gradients gradients;
-  gradients.d_o = p.o, gradients.dq = p.q, gradients.dk = p.k, gradients.dv = p.v;
-  const Result<BackwardProblem> problem = resolve(p, gradients);
-  if (!problem.ok()) return "resolve: " + problem.status().message();
-  DeviceInfo device;
-  device.compute_capability = capability;
-  return refusal_on_gpu(supports(), "90a", *problem, {.device = device});
-}
-
-TEST(BackwardSm90Wide, RefusesOtherHeadDimensionsAndDevices) {
-  EXPECT_THAT(refused(256, 256), IsEmpty());
-  EXPECT_THAT(refused(256, 128), IsEmpty());
-  EXPECT_THAT(refused(192, 128), IsEmpty());
-  EXPECT_THAT(refused(8, 136), IsEmpty());
+TEST(BackwardSm90Wide, LeavesTwoNarrowHeadDimensionsToOtherTiles) {
+  const auto refused = [](int64_t qk, int64_t v) {
+    return tests::refusal(supports(), tests::dense_gradients(DType::bf16, qk, v));
+  };
+  EXPECT_EQ(refused(8, 136), "");
+  EXPECT_EQ(refused(136, 8), "");
   EXPECT_EQ(refused(128, 128),
             "q: head dimension is 128 and v's is 128, wanted one of them above 128");
-  EXPECT_EQ(refused(256, 132), "v: head dimension is 132, wanted a multiple of 8 up to 256");
-  EXPECT_EQ(refused(264, 256), "q: head dimension is 264, wanted a multiple of 8 up to 256");
-  EXPECT_EQ(refused(256, 256, 80), "device: compute capability is 8.0, wanted 9.0");
 }
 
 }  // namespace

@@ -2,15 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "cuda/convert/fp8/layout.hpp"
 #include "cuda/convert/fp8/supports.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::convert::fp8 {
 namespace {
 
 using testing::HasSubstr;
+using tests::resolved;
 
 Problem dense(int64_t head_dim, DType dtype = DType::f8e4m3) {
   Problem p;
@@ -20,43 +20,10 @@ Problem dense(int64_t head_dim, DType dtype = DType::f8e4m3) {
   return p;
 }
 
-ForwardProblem resolved(const Problem& problem) {
-  const Result<ForwardProblem> p = resolve(problem);
-  EXPECT_TRUE(p.ok()) << p.status().message();
-  return *p;
-}
-
-std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80+ptx;89;90a") {
-  DeviceInfo device;
-  device.compute_capability = compute_capability;
-  return refusal_on_gpu(fp8::supports(), targets, resolved(problem), {.device = device});
-}
-
-TEST(ForwardFp8Converted, NamesWhatItDoesNotCompute) {
-  EXPECT_THAT(refusal(dense(64, DType::bf16)), HasSubstr("q: dtype is bf16, wanted f8e4m3"));
-  EXPECT_THAT(refusal(dense(64), 75), HasSubstr("compute capability is 7.5"));
+TEST(ForwardFp8Converted, CountsRowsOfAllHeads) {
   Problem p = dense(64);
-  p.o.dtype = DType::f64;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f64"));
-  EXPECT_THAT(refusal(dense(4104)), HasSubstr("q: head dimension is 4104, wanted at most 4096"));
-  p = dense(64);
   p.k = p.v = TensorDesc::strided(DType::f8e4m3, {2, 2, int64_t{1} << 30, 64}, {0, 0, 64, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("k: has "));
-}
-
-TEST(ForwardFp8Converted, LeavesTheRestToTheKernelInside) {
-  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
-    Problem p = dense(72, dtype);
-    p.o.dtype = DType::f8e5m2;
-    p.o_scale = p.amax_o = TensorDesc::contiguous(DType::f32, {1, 4});
-    p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 200});
-    p.dropout_p = 0.5F;
-    p.softcap = 20;
-    p.kv_scale_block = 1;
-    p.k_scale = TensorDesc::contiguous(DType::f32, {2, 2, 200});
-    EXPECT_EQ(refusal(p), "");
-  }
+  EXPECT_THAT(tests::refusal(fp8::supports(), p), HasSubstr("k: has "));
 }
 
 TEST(ForwardFp8Converted, TakesEveryTensorByItsOwnType) {
@@ -66,7 +33,7 @@ TEST(ForwardFp8Converted, TakesEveryTensorByItsOwnType) {
         Problem p = dense(64, q);
         p.k.dtype = k;
         p.v.dtype = v;
-        EXPECT_EQ(refusal(p), "");
+        EXPECT_EQ(tests::refusal(fp8::supports(), p), "");
         const ForwardProblem asked = resolved(p);
         const ForwardProblem half = as_16_bit(asked, layout_of(asked));
         EXPECT_EQ(half.k_dtype, DType::bf16);

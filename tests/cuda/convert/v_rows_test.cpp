@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "cuda/convert/v_rows/supports.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::convert::v_rows {
 namespace {
 
 using testing::HasSubstr;
+using tests::resolved;
 
 Problem dense(int64_t head_dim_v, int64_t seqlen_kv = 200) {
   Problem p;
@@ -21,33 +21,16 @@ Problem dense(int64_t head_dim_v, int64_t seqlen_kv = 200) {
   return p;
 }
 
-ForwardProblem resolved(const Problem& problem) {
-  const Result<ForwardProblem> p = resolve(problem);
-  EXPECT_TRUE(p.ok()) << p.status().message();
-  return *p;
-}
-
-std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80+ptx;89;90a") {
-  DeviceInfo device;
-  device.compute_capability = compute_capability;
-  return refusal_on_gpu(v_rows::supports(), targets, resolved(problem), {.device = device});
-}
-
-TEST(ForwardFp8VRows, NamesWhatItDoesNotCompute) {
-  EXPECT_EQ(refusal(dense(72)), "");
-  EXPECT_THAT(refusal(dense(72), 75), HasSubstr("compute capability is 7.5"));
-  Problem p = dense(64);
-  p.v_transposed = false;
-  p.v = p.k;
-  EXPECT_EQ(refusal(p), "v_transposed: is not given, wanted it");
-  p = dense(64, 256);
+TEST(ForwardFp8VRows, CountsBlocksOfALaunch) {
+  EXPECT_EQ(tests::refusal(v_rows::supports(), dense(72)), "");
+  Problem p = dense(64, 256);
   const int64_t rows = int64_t{1} << 30;
   p.q = TensorDesc::contiguous(DType::f8e4m3, {1, 512, 1, 64});
   p.o = TensorDesc::contiguous(DType::bf16, {1, 512, 1, 64});
   p.k = TensorDesc::strided(DType::f8e4m3, {1, 512, rows, 64}, {0, 0, 0, 1});
   p.v = TensorDesc::strided(DType::f8e4m3, {1, 512, 64, rows}, {0, 0, 0, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("v: has 512 heads of 1073741824 rows of 64, wanted at most "));
+  EXPECT_THAT(tests::refusal(v_rows::supports(), p),
+              HasSubstr("v: has 512 heads of 1073741824 rows of 64, wanted at most "));
 }
 
 TEST(ForwardFp8VRows, PutsRowsOfWholeChunksIntoTheWorkspace) {

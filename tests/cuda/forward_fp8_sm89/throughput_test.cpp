@@ -1,20 +1,16 @@
-// What of forward_fp8_sm89 needs no GPU: its tiles, which tile a block computes, what is refused.
+// What of forward_fp8_sm89 needs no GPU: its tiles, and which tile a block computes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "cuda/forward_fp8_sm89/throughput/config.hpp"
-#include "cuda/forward_fp8_sm89/throughput/supports.hpp"
 #include "cuda/forward_fp8_sm89/throughput/task.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(ForwardFp8Sm89Config, TheFirstThatHoldsBothRows) {
   const auto head_dim = [](int64_t qk, int64_t v) {
@@ -97,76 +93,6 @@ TEST(ForwardFp8Sm89Task, PackedEntriesHaveTheirOwnTiles) {
     }
     EXPECT_THAT(found, testing::UnorderedElementsAreArray(wanted));
   }
-}
-
-Problem dense(int64_t head_dim, DType dtype = DType::f8e4m3) {
-  Problem p;
-  p.q = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim});
-  p.k = p.v = TensorDesc::contiguous(dtype, {2, 2, 200, head_dim});
-  p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
-  return p;
-}
-
-std::string refusal(const Problem& problem, int32_t compute_capability = 89,
-                    const char* targets = "80;89;90a") {
-  const Result<ForwardProblem> resolved = resolve(problem);
-  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  DeviceInfo device;
-  device.compute_capability = compute_capability;
-  return refusal_on_gpu(throughput::supports(), targets, *resolved, {.device = device});
-}
-
-TEST(ForwardFp8Sm89Refusal, NamesTheDevice) {
-  EXPECT_THAT(refusal(dense(64), 80), HasSubstr("compute capability is 8.0, wanted 8.9 or later"));
-  EXPECT_THAT(refusal(dense(64), 86), HasSubstr("compute capability is 8.6, wanted 8.9 or later"));
-  EXPECT_THAT(refusal(dense(64), 90, "89"), HasSubstr("code for 89"));
-  EXPECT_THAT(refusal(dense(64), 89, "90a"), HasSubstr("code for 90a"));
-  EXPECT_EQ(refusal(dense(64), 90), "");
-}
-
-TEST(ForwardFp8Sm89Refusal, NamesTypesAndSizes) {
-  EXPECT_THAT(refusal(dense(64, DType::f8e5m2)), HasSubstr("q: dtype is f8e5m2, wanted f8e4m3"));
-  EXPECT_THAT(refusal(dense(72)), HasSubstr("q: head dimension is 72, wanted a multiple of 16"));
-  EXPECT_THAT(refusal(dense(272)), HasSubstr("q: head dimension is 272"));
-  Problem p = dense(128);
-  p.v = TensorDesc::contiguous(DType::f8e4m3, {2, 2, 200, 8});
-  p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, 8});
-  EXPECT_THAT(refusal(p), HasSubstr("v: head dimension is 8"));
-  p = dense(64);
-  p.o.dtype = DType::f8e4m3;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f8e4m3, wanted f16, bf16 or f32"));
-  p = dense(64);
-  p.k = TensorDesc::strided(DType::f8e4m3, {2, 2, 200, 64}, {2 * 200 * 72, 200 * 72, 72, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 72 elements, wanted a multiple of 16"));
-}
-
-TEST(ForwardFp8Sm89Refusal, ComputesTheRest) {
-  for (const int64_t head_dim : {16, 64, 96, 128, 256}) {
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-      Problem p = dense(head_dim);
-      p.o.dtype = dtype;
-      p.causal = true;
-      p.window_left = 100;
-      p.softcap = 30;
-      p.q_scale = TensorDesc::contiguous(DType::f32, {2, 4});
-      p.k_scale = TensorDesc::contiguous(DType::f32, {2, 2, 1});
-      p.v_scale = TensorDesc::contiguous(DType::f32, {1, 1, 1});
-      p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-      p.sinks = TensorDesc::contiguous(DType::f32, {4});
-      EXPECT_EQ(refusal(p), "");
-    }
-  }
-}
-
-TEST(ForwardFp8Sm89Refusal, ComputesPackedBatches) {
-  Problem p = dense(64);
-  p.q = TensorDesc::contiguous(DType::f8e4m3, {300, 4, 64});
-  p.o = TensorDesc::contiguous(DType::bf16, {300, 4, 64});
-  p.k = p.v = TensorDesc::contiguous(DType::f8e4m3, {300, 2, 64});
-  p.lse = TensorDesc::contiguous(DType::f32, {300, 4});
-  p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
-  EXPECT_EQ(refusal(p), "");
 }
 
 }  // namespace

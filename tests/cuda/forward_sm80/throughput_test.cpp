@@ -1,4 +1,4 @@
-// What of forward_sm80_throughput needs no GPU: its table of tiles, the key ranges, and its
+// What of forward_sm80_throughput needs no GPU: its table of tiles, the key ranges, and
 // refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,7 @@
 #include "cuda/forward_sm80/throughput/key_turns.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
-#include "kernel/kernel.hpp"
-#include "problem/problem.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
@@ -353,192 +353,52 @@ TEST(PackedTiles, GarbageStaysInsideOfTheBatch) {
 
 // ---- refusals
 
-DeviceInfo gpu(int32_t compute_capability) {
-  DeviceInfo info;
-  info.device = {DeviceKind::cuda, 0};
-  info.compute_capability = compute_capability;
-  return info;
+using tests::dense_heads, tests::paged_heads;
+
+std::string refusal(const Problem& problem, Kind kernel) {
+  return tests::refusal(throughput::supports(kernel), problem, tests::on_gpu(80));
 }
 
-Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
-  Problem p;
-  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_qk});
-  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_v});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
-  return p;
-}
+Features features(const Problem& problem) { return features_of(tests::resolved(problem), false); }
 
-std::string refusal(const Problem& problem, int32_t compute_capability = 80,
-                    const char* targets = "80;89;90a", Kind kernel = Kind::half) {
-  const Result<ForwardProblem> resolved = resolve(problem);
-  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return refusal_on_gpu(throughput::supports(kernel), targets, *resolved,
-                        {.device = gpu(compute_capability)});
-}
-
-TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
-  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
-  EXPECT_THAT(refusal(dense(DType::f16, 264, 64)), HasSubstr("q: head dimension is 264"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 257)), HasSubstr("v: head dimension is 257"));
-  Problem p = dense(DType::f16, 64, 64);
-  p.o.dtype = DType::f64;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f64"));
-  p = dense(DType::f16, 64, 64);
-  EXPECT_THAT(refusal(p, 75), HasSubstr("compute capability is 7.5"));
-  EXPECT_THAT(refusal(p, 89, "90a"), HasSubstr("has code for 90a"));
-}
-
-TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
-  const auto by = [](DType dtype, Kind kernel) {
-    Problem p = dense(dtype, 64, 200);
-    p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 200});
-    return refusal(p, 80, "80", kernel);
-  };
-  EXPECT_EQ(by(DType::f32, Kind::f32), "");
-  EXPECT_THAT(by(DType::f16, Kind::f32), HasSubstr("q: dtype is f16, wanted f32"));
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    EXPECT_EQ(by(dtype, Kind::split_kv), "");
-  }
-  for (const Kind kernel : {Kind::half, Kind::f32, Kind::split_kv}) {
-    EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
-  }
-  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Kind::f32),
-              HasSubstr("v: head dimension is 257"));
-  Problem p = dense(DType::f16, 64, 64);  // broadcast, so that so many keys need no memory
+TEST(ForwardSm80Refusal, SplitsOfALaunchAreCounted) {
+  Problem p = dense_heads(DType::f16, 64, 64);  // broadcast, so that so many keys need no memory
   constexpr int64_t kMost = (int64_t{1} << 29) - 1;
   p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, kMost, 64}, {0, 0, 0, 1});
   p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, kMost, 64});
   p.lse.reset();
-  EXPECT_THAT(refusal(p, 80, "80", Kind::split_kv), HasSubstr("splits"));
-  EXPECT_EQ(refusal(p, 80, "80", Kind::half), "");
+  EXPECT_THAT(refusal(p, Kind::split_kv), HasSubstr("splits"));
+  EXPECT_EQ(refusal(p, Kind::half), "");
 }
 
-TEST(ForwardSm80Refusal, WhatIsStoredInFp8HasAKernelOfItsOwn) {
-  const auto by_fp8 = [](const Problem& p) { return refusal(p, 80, "80", Kind::fp8); };
-  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
-    Problem p = dense(dtype, 61, 33);
-    p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {2, 4, 100});
-    p.q_scale = TensorDesc::contiguous(DType::f32, {2, 4});
-    p.kv_scale_block = 1;
-    p.dropout_p = 0.5F;
-    p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-    for (const DType o : {DType::f32, DType::f16, DType::bf16, dtype}) {
-      p.o.dtype = o;
-      EXPECT_EQ(by_fp8(p), "");
-    }
-    p.o.dtype = DType::f64;
-    EXPECT_THAT(by_fp8(p), HasSubstr("o: dtype is f64"));
+TEST(ForwardSm80Refusal, CachesHaveAnyPagesOrNone) {
+  for (const int64_t page_size : {1, 7, 16, 64, 1000}) {
+    EXPECT_EQ(refusal(paged_heads(page_size), Kind::paged), "") << page_size;
   }
-  EXPECT_EQ(by_fp8(dense(DType::f16, 64, 64)), "q: dtype is f16, wanted f8e4m3 or f8e5m2");
-  EXPECT_THAT(by_fp8(dense(DType::f8e4m3, 257, 64)), HasSubstr("q: head dimension is 257"));
-  Problem p = dense(DType::f16, 64, 64);
-  p.o.dtype = DType::f8e4m3;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f8e4m3"));
+  Problem p = dense_heads(DType::f16, 64, 64);
+  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_EQ(refusal(p, Kind::paged), "");
 }
 
-TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
-  for (const int32_t device : {80, 86, 89, 90}) {
-    Problem p = dense(DType::bf16, 61, 33);
-    p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 33});
-    p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
-    p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
-    p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
-    p.sinks = TensorDesc::contiguous(DType::f32, {4});
-    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-    p.softcap = 30;
-    p.dropout_p = 0.5F;
-    p.softmax_scale = -1.0F;
-    p.causal = true;
-    p.window_left = 7;
-    EXPECT_EQ(refusal(p, device), "");
-  }
+TEST(ForwardSm80Refusal, ChunksOfACacheAreCountedIn32Bits) {
+  Problem p = paged_heads(16);
+  p.v.stride[0] = int64_t{1} << 31;
+  EXPECT_THAT(refusal(p, Kind::paged), HasSubstr("v: its last row begins"));
+  p.v.stride[0] = int64_t{1} << 30;
+  EXPECT_EQ(refusal(p, Kind::paged), "");
 }
 
 TEST(ForwardSm80Refusal, ASeedInMemoryIsReadWithAllFeatures) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    const Kind kernel = dtype == DType::f32 ? Kind::f32 : Kind::half;
-    Problem p = dense(dtype, 61, 33);
+    Problem p = dense_heads(dtype, 61, 33);
     p.dropout_state = TensorDesc::strided(DType::i64, {2}, {7});
-    EXPECT_EQ(refusal(p, 80, "80", kernel), "") << "without dropout nobody reads it";
+    EXPECT_FALSE(tests::resolved(p).dropout_state.present) << "without dropout nobody reads it";
     p.dropout_p = 0.5F;
-    EXPECT_EQ(refusal(p, 80, "80", kernel), "");
-    EXPECT_EQ(refusal(p, 80, "80", Kind::split_kv), "");
-    EXPECT_NE(refusal(p, 80, "80", Kind::paged), "");
-    const Result<ForwardProblem> resolved = resolve(p);
-    ASSERT_TRUE(resolved.ok());
-    EXPECT_EQ(features_of(*resolved, false), Features::all);
-    EXPECT_EQ(features_of(*resolved, true), Features::all);
+    EXPECT_EQ(refusal(p, Kind::split_kv), "");
+    for (const bool batch_invariant : {false, true}) {
+      EXPECT_EQ(features_of(tests::resolved(p), batch_invariant), Features::all);
+    }
   }
-  Problem p = dense(DType::f8e4m3, 64, 64);
-  p.o.dtype = DType::f16;
-  p.dropout_p = 0.5F;
-  p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-  EXPECT_THAT(refusal(p, 80, "80", Kind::half), HasSubstr("q: dtype is f8e4m3"));
-}
-
-// Keys and values in pages of so many rows.
-Problem paged(int64_t page_size, int64_t head_dim = 128) {
-  Problem p;
-  p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim});
-  p.k = p.v = TensorDesc::contiguous(DType::bf16, {30, 2, page_size, head_dim});
-  p.page_table = TensorDesc::contiguous(DType::i32, {2, 10});
-  return p;
-}
-
-TEST(ForwardSm80Refusal, OfCachesComputesEverythingThatKeysLieIn) {
-  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Kind::paged); };
-  for (const int64_t page_size : {1, 7, 16, 64, 1000}) {
-    EXPECT_EQ(of_caches(paged(page_size)), "") << page_size;
-  }
-  for (const int64_t head_dim : {8, 64, 72, 96, 128, 192, 256}) {
-    EXPECT_EQ(of_caches(paged(16, head_dim)), "") << head_dim;
-  }
-  Problem p = paged(16);
-  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
-  p.seqlens_q = p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-  p.sinks = TensorDesc::contiguous(DType::f32, {4});
-  p.causal = true;
-  p.window_left = 7;
-  EXPECT_EQ(of_caches(p), "");
-  p.page_table.reset();
-  p.kv_indptr = TensorDesc::contiguous(DType::i32, {3});
-  p.kv_indices = TensorDesc::contiguous(DType::i32, {40});
-  p.page_status = TensorDesc::contiguous(DType::i32, {1});
-  EXPECT_EQ(of_caches(p), "");
-  p = dense(DType::f16, 64, 64);
-  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
-  EXPECT_EQ(of_caches(p), "");
-}
-
-TEST(ForwardSm80Refusal, OfCachesNamesWhatItDoesNotCompute) {
-  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Kind::paged); };
-  EXPECT_THAT(of_caches(dense(DType::f16, 64, 64)), HasSubstr("page_table: is not given"));
-  EXPECT_THAT(of_caches(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
-  EXPECT_THAT(of_caches(paged(16, 264)), HasSubstr("q: head dimension is 264"));
-  EXPECT_THAT(of_caches(paged(16, 60)), HasSubstr("q: head dimension is 60, wanted a multiple"));
-  const auto with = [&](const auto& change) {
-    Problem p = paged(16);
-    change(p);
-    return of_caches(p);
-  };
-  EXPECT_THAT(with([](Problem& p) { p.k.dtype = p.v.dtype = DType::f8e4m3; }),
-              HasSubstr("k: dtype is f8e4m3, wanted q's bf16"));
-  EXPECT_THAT(with([](Problem& p) { p.o.dtype = DType::f32; }), HasSubstr("o: dtype is f32"));
-  EXPECT_THAT(
-      with([](Problem& p) {
-        p.k = TensorDesc::strided(DType::bf16, {30, 2, 16, 128}, {2 * 16 * 132, 16 * 132, 132, 1});
-      }),
-      HasSubstr("k: row stride is 132 elements"));
-  EXPECT_THAT(with([](Problem& p) {
-                p.v = TensorDesc::strided(DType::bf16, {30, 2, 16, 128},
-                                          {int64_t{1} << 31, 16 * 128, 128, 1});
-              }),
-              HasSubstr("v: its last row begins"));
-  EXPECT_EQ(with([](Problem& p) {
-              p.v = TensorDesc::strided(DType::bf16, {30, 2, 16, 128},
-                                        {int64_t{1} << 30, 16 * 128, 128, 1});
-            }),
-            "");
 }
 
 TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
@@ -546,13 +406,9 @@ TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
     Problem p;
     p.q = p.o = TensorDesc::contiguous(DType::f16, {batch, 32, queries, 128});
     p.k = p.v = TensorDesc::contiguous(DType::f16, {batch, 8, keys, 128});
-    const Result<ForwardProblem> resolved = resolve(p);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    PlanContext context;
-    context.device = gpu(90);
-    context.device.multiprocessors = 132;
+    PlanContext context = tests::on_gpu(90);
     context.batch_invariant = batch_invariant;
-    return splits_keys(*resolved, context);
+    return splits_keys(tests::resolved(p), context);
   };
   EXPECT_TRUE(splits(1, 1, 8192, false));
   EXPECT_TRUE(splits(2, 16, 65536, false));
@@ -566,27 +422,22 @@ TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
 }
 
 TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
-  const auto features = [](const Problem& problem) {
-    const Result<ForwardProblem> resolved = resolve(problem);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return features_of(*resolved, false);
-  };
-  Problem p = dense(DType::bf16, 128, 128);
+  Problem p = dense_heads(DType::bf16, 128, 128);
   p.softcap = 30;
   p.bias = TensorDesc::contiguous(DType::bf16, {1, 1, 100, 100});
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   EXPECT_EQ(features(p), Features::scores);
   p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 100});
   EXPECT_EQ(features(p), Features::all);
-  p = dense(DType::bf16, 128, 128);
+  p = dense_heads(DType::bf16, 128, 128);
   p.k = p.v = TensorDesc::contiguous(DType::bf16, {2, 4, 2, 128});
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   EXPECT_EQ(features(p), Features::all) << "rows of one key have to be exact";
-  p = dense(DType::bf16, 128, 128);
+  p = dense_heads(DType::bf16, 128, 128);
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   p.window_left = p.window_right = 1;
   EXPECT_EQ(features(p), Features::all) << "so have those of a narrow window";
-  p = dense(DType::bf16, 128, 128);
+  p = dense_heads(DType::bf16, 128, 128);
   p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 1, 128});
   p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 1});
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
@@ -597,19 +448,15 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
       << "and those of a causal mask so short that no query sees 64";
   p.alignment = Alignment::bottom_right;
   EXPECT_EQ(features(p), Features::scores) << "the last query sees all";
-  p = dense(DType::bf16, 256, 256);
+  p = dense_heads(DType::bf16, 256, 256);
   p.softcap = 30;
   EXPECT_EQ(features(p), Features::all) << "no kernel of its own at this head dimension";
-  EXPECT_EQ(features(dense(DType::f32, 64, 64)), Features::all);
+  EXPECT_EQ(features(dense_heads(DType::f32, 64, 64)), Features::all);
 }
 
 TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
-  const auto plain = [](const Problem& problem) {
-    const Result<ForwardProblem> resolved = resolve(problem);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return features_of(*resolved, false) == Features::none;
-  };
-  Problem p = dense(DType::f16, 80, 64);
+  const auto plain = [](const Problem& p) { return features(p) == Features::none; };
+  Problem p = dense_heads(DType::f16, 80, 64);
   p.causal = true;
   p.window_left = 9;
   p.sinks = TensorDesc::contiguous(DType::f32, {4});
@@ -629,7 +476,7 @@ TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
   with = p;
   with.o.dtype = DType::f32;
   EXPECT_FALSE(plain(with));
-  EXPECT_FALSE(plain(dense(DType::f16, 81, 64))) << "rows that are not whole 16-byte chunks";
+  EXPECT_FALSE(plain(dense_heads(DType::f16, 81, 64))) << "rows that are not whole 16-byte chunks";
   with = p;
   with.k = TensorDesc::strided(DType::f16, {2, 4, 100, 80}, {4 * 100 * 84, 100 * 84, 84, 1});
   EXPECT_FALSE(plain(with)) << "rows that do not begin at multiples of 16 bytes";

@@ -1,15 +1,13 @@
-// What of forward_sm90_latency needs no GPU: its resources, how keys are split, and its refusals.
-#include <gmock/gmock.h>
+// What of forward_sm90_latency needs no GPU: its resources, how keys are split, and which tiles need a mask.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <set>
 
 #include "cuda/attention/latency/key_tiles.hpp"
-#include "cuda/forward_sm80/latency/supports.hpp"
 #include "cuda/forward_sm90/common/latency_supports.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
-#include "problem/problem.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency {
 namespace {
@@ -17,7 +15,6 @@ namespace {
 // NOLINTNEXTLINE(google-build-using-namespace)
 using namespace attention::latency;
 using attention::BandLimits, attention::tile_range, attention::TileRange;
-using testing::HasSubstr;
 
 // ---- the resource page
 
@@ -172,90 +169,11 @@ TEST(ForwardSm90LatencySplit, ABandOfFullTilesIsTheSame) {
   }
 }
 
-// ---- refusals
+// ---- what an instance takes for granted
 
-DeviceInfo gpu(int32_t compute_capability) {
-  DeviceInfo info;
-  info.device = {DeviceKind::cuda, 0};
-  info.compute_capability = compute_capability;
-  return info;
-}
-
-Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
-  Problem p;
-  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 128, head_dim_qk});
-  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 128, head_dim_v});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 128});
-  return p;
-}
-
-std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80;89;90a") {
-  const Result<ForwardProblem> resolved = resolve(problem);
-  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return refusal_on_gpu(latency_supports(), targets, *resolved,
-                        {.device = gpu(compute_capability)});
-}
-
-TEST(ForwardSm90LatencyRefusal, NamesWhatItDoesNotCompute) {
-  EXPECT_EQ(refusal(dense(DType::f16, 64, 64)), "");
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 80), HasSubstr("compute capability is 8.0"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 120), HasSubstr("compute capability is 12.0"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 90, "80;89"), HasSubstr("has code for 80;89"));
-  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
-  EXPECT_THAT(refusal(dense(DType::f16, 60, 64)), HasSubstr("q: head dimension is 60"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 136)), HasSubstr("v: head dimension is 136"));
-  Problem p = dense(DType::f16, 64, 64);
-  p.o.dtype = DType::f32;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32"));
-  p = dense(DType::f16, 64, 64);
-  p.k = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {4 * 128 * 68, 128 * 68, 68, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68"));
-  p = dense(DType::f16, 64, 64);
-  p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {0, 128 * 64, 64, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("v: batch stride is 0"));
-}
-
-TEST(ForwardSm80LatencyRefusal, ComputesWhatTensorMapsCannotExpress) {
-  const auto refusal80 = [](const Problem& problem, int32_t compute_capability) {
-    const Result<ForwardProblem> resolved = resolve(problem);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    DeviceInfo device = gpu(compute_capability);
-    device.shared_memory_per_block = compute_capability == 89 ? 99 * 1024 : 163 * 1024;
-    return refusal_on_gpu(forward_sm80::latency::supports(), "80;90a", *resolved,
-                          {.device = device});
-  };
-  Problem p = dense(DType::f16, 64, 128);
-  EXPECT_EQ(refusal80(p, 80), "");
-  EXPECT_EQ(refusal80(p, 89), "");
-  EXPECT_EQ(refusal80(p, 90), "");
-  EXPECT_THAT(refusal80(p, 75), HasSubstr("compute capability is 7.5"));
-  EXPECT_THAT(refusal80(p, 120), HasSubstr("has code for 80;90a"));
-  p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 128}, {0, 128 * 128, 128, 1});
-  EXPECT_EQ(refusal80(p, 80), "") << "a batch stride of 0";
-  p.softcap = 1;
-  EXPECT_THAT(refusal80(p, 80), HasSubstr("softcap: is 1"));
-}
-
-TEST(ForwardSm90LatencyRefusal, ComputesMasksLengthsAndGroups) {
-  Problem p = dense(DType::bf16, 96, 128);
-  p.k = TensorDesc::contiguous(DType::bf16, {2, 2, 77, 96});
-  p.v = TensorDesc::contiguous(DType::bf16, {2, 2, 77, 128});
-  p.seqlens_q = p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-  p.causal = true;
-  p.alignment = Alignment::given;
-  p.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
-  p.window_left = 7;
-  EXPECT_EQ(refusal(p), "");
-}
-
-TEST(ForwardSm90LatencyRefusal, CoverIsTheLeastThatWillDo) {
-  const auto cover = [](const Problem& problem) {
-    const Result<ForwardProblem> resolved = resolve(problem);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return tile_bounds_of(*resolved);
-  };
-  const Problem p = dense(DType::f16, 64, 64);
+TEST(ForwardSm90LatencyBounds, CoverIsTheLeastThatWillDo) {
+  const auto cover = [](const Problem& p) { return tile_bounds_of(tests::resolved(p)); };
+  const Problem p = tests::dense_heads(DType::f16, 64, 64, 128);
   EXPECT_EQ(cover(p), TileBounds::none);
   Problem with = p;
   with.causal = true;
@@ -272,28 +190,12 @@ TEST(ForwardSm90LatencyRefusal, CoverIsTheLeastThatWillDo) {
   with = p;
   with.k = with.v = TensorDesc::contiguous(DType::f16, {2, 4, 127, 64});
   EXPECT_EQ(cover(with), TileBounds::checked);
-}
-
-TEST(ForwardSm90LatencyRefusal, WholeIsWhatNeedsNoMask) {
-  const auto whole = [](const Problem& problem) {
-    const Result<ForwardProblem> resolved = resolve(problem);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return tile_bounds_of(*resolved) == attention::latency::TileBounds::none;
-  };
-  Problem p = dense(DType::f16, 64, 64);
-  EXPECT_TRUE(whole(p));
-  Problem with = p;
-  with.causal = true;
-  EXPECT_FALSE(whole(with));
-  with = p;
-  with.window_left = 1000;
-  EXPECT_FALSE(whole(with));
   with = p;
   with.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-  EXPECT_FALSE(whole(with));
+  EXPECT_NE(cover(with), TileBounds::none);
   with = p;
-  with.k = with.v = TensorDesc::contiguous(DType::f16, {2, 4, 127, 64});
-  EXPECT_FALSE(whole(with));
+  with.window_left = 1000;
+  EXPECT_NE(cover(with), TileBounds::none);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "cuda/forward_sm90/throughput/supports.hpp"
 #include "cuda/forward_sm90/throughput/tile_counter.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
-#include "problem/problem.hpp"
+#include "tests/cuda/kernel_refusal.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
@@ -186,51 +186,10 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
 
 // ---- refusals
 
-DeviceInfo gpu(int32_t compute_capability) {
-  DeviceInfo info;
-  info.device = {DeviceKind::cuda, 0};
-  info.compute_capability = compute_capability;
-  return info;
-}
-
-Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
-  Problem p;
-  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_qk});
-  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_v});
-  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
-  return p;
-}
-
-std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80;89;90a",
-                    const Supports& supports = throughput::supports()) {
-  const Result<ForwardProblem> resolved = resolve(problem);
-  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return refusal_on_gpu(supports, targets, *resolved, {.device = gpu(compute_capability)});
-}
-
-TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
-  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
-  EXPECT_THAT(refusal(dense(DType::f16, 264, 64)), HasSubstr("q: head dimension is 264"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 61)), HasSubstr("v: head dimension is 61"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 80), HasSubstr("compute capability is 8.0"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 100), HasSubstr("compute capability is 10.0"));
-  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 90, "80;89"), HasSubstr("code for 80;89"));
-  Problem p = dense(DType::f16, 64, 64);
-  p.o.dtype = DType::f32;
-  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32, wanted q's f16"));
-  p = dense(DType::f16, 64, 64);
-  p.k = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {4 * 100 * 68, 100 * 68, 68, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68 elements"));
-  p = dense(DType::f16, 64, 64);
-  p.v = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {100 * 64, 0, 64, 1});
-  EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
-}
-
 TEST(ForwardSm90Refusal, OnlyHeadDimensionsUpTo64WithoutSoftcapHaveAChoiceOfTiles) {
   const auto tiles = [](const Problem& p) {
     std::string names;
-    for (const int row : tile_candidates(*resolve(p))) {
+    for (const int row : tile_candidates(tests::resolved(p))) {
       names += fmt::format("{} ", tile_name(kConfigs[static_cast<size_t>(row)]));
     }
     return names;
@@ -238,58 +197,26 @@ TEST(ForwardSm90Refusal, OnlyHeadDimensionsUpTo64WithoutSoftcapHaveAChoiceOfTile
   const std::string all =
       "forward_sm90_throughput:192x128 forward_sm90_throughput:64x128 "
       "forward_sm90_throughput:64x64 ";
-  EXPECT_EQ(tiles(dense(DType::f16, 64, 64)), all);
-  EXPECT_EQ(tiles(dense(DType::bf16, 40, 8)), all);
-  EXPECT_EQ(tiles(dense(DType::f16, 72, 64)), "forward_sm90_throughput:128x128 ");
-  Problem p = dense(DType::f16, 64, 64);
+  EXPECT_EQ(tiles(tests::dense_heads(DType::f16, 64, 64)), all);
+  EXPECT_EQ(tiles(tests::dense_heads(DType::bf16, 40, 8)), all);
+  EXPECT_EQ(tiles(tests::dense_heads(DType::f16, 72, 64)), "forward_sm90_throughput:128x128 ");
+  Problem p = tests::dense_heads(DType::f16, 64, 64);
   p.softcap = 30;
   EXPECT_EQ(tiles(p), "forward_sm90_throughput:128x128 ");
 }
 
-// Keys and values in pages of so many rows.
-Problem paged(int64_t page_size, int64_t head_dim = 128) {
-  Problem p;
-  p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim});
-  p.k = p.v = TensorDesc::contiguous(DType::bf16, {30, 2, page_size, head_dim});
-  p.page_table = TensorDesc::contiguous(DType::i32, {2, 10});
-  return p;
-}
-
-TEST(ForwardSm90Refusal, OfPagesNamesWhatItDoesNotCompute) {
+TEST(ForwardSm90Refusal, PagesHoldWholeBoxesAndNumbersHave32Bits) {
   const auto of_pages = [](const Problem& p) {
-    return refusal(p, 90, "80;89;90a", throughput::paged_supports());
+    return tests::refusal(throughput::paged_supports(), p);
   };
   for (const int64_t page_size : {8, 16, 24, 64, 128, 1000}) {
-    EXPECT_EQ(of_pages(paged(page_size)), "") << page_size;
+    EXPECT_EQ(of_pages(tests::paged_heads(page_size)), "") << page_size;
   }
-  EXPECT_THAT(of_pages(dense(DType::f16, 64, 64)), HasSubstr("page_table: is not given"));
-  EXPECT_THAT(of_pages(paged(20)), HasSubstr("k: page size is 20, wanted a multiple of 8"));
-  EXPECT_THAT(of_pages(paged(64, 264)), HasSubstr("q: head dimension is 264"));
-  Problem p = paged(64);
-  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
-  EXPECT_THAT(of_pages(p), HasSubstr("cache_leftpad: is given"));
-  p = paged(64);
-  p.k.dtype = p.v.dtype = DType::f8e4m3;
-  EXPECT_THAT(of_pages(p), HasSubstr("k: dtype is f8e4m3, wanted q's bf16"));
-  p = paged(64);
-  p.k = TensorDesc::strided(DType::bf16, {30, 2, 64, 128}, {2 * 64 * 132, 64 * 132, 132, 1});
-  EXPECT_THAT(of_pages(p), HasSubstr("k: row stride is 132 elements"));
-  p = paged(64);
+  EXPECT_THAT(of_pages(tests::paged_heads(20)),
+              HasSubstr("k: page size is 20, wanted a multiple of 8"));
+  Problem p = tests::paged_heads(64);
   p.page_table = TensorDesc::strided(DType::i32, {2, 10}, {int64_t{1} << 31, 1});
   EXPECT_THAT(of_pages(p), HasSubstr("page_table: has"));
-}
-
-TEST(ForwardSm90Refusal, ComputesTheRest) {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    Problem p = dense(dtype, 192, 128);
-    p.sinks = TensorDesc::contiguous(DType::f32, {4});
-    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-    p.softcap = 30;
-    p.softmax_scale = -1.0F;
-    p.causal = true;
-    p.window_left = 7;
-    EXPECT_EQ(refusal(p), "");
-  }
 }
 
 }  // namespace
