@@ -13,7 +13,7 @@ namespace {
 using enum Feature;
 
 constexpr std::string_view kNone = "none", kInOnePiece = "keys and values in one piece",
-                           kAlone = "O and LSE alone";
+                           kNoOthers = "O and LSE only";
 
 template <auto kMember>
 bool is_present(const ForwardProblem& p) {
@@ -21,7 +21,7 @@ bool is_present(const ForwardProblem& p) {
 }
 
 constexpr Given kGiven[] = {
-    {packed, "cu_seqlens_q", "batch entries of their own",
+    {packed, "cu_seqlens_q", "a batch that is not packed",
      [](const ForwardProblem& p) { return p.packed; }},
     {seqlens_q, "seqlens_q", kNone, is_present<&ForwardProblem::seqlens_q>},
     {seqlens_kv, "seqlens_kv", kNone, is_present<&ForwardProblem::seqlens_kv>},
@@ -42,8 +42,8 @@ constexpr Given kGiven[] = {
     {dropout_state, "dropout_state", "seed and offset as numbers",
      is_present<&ForwardProblem::dropout_state>},
     {o_scale, "o_scale", "an O without a scale", is_present<&ForwardProblem::o_scale>},
-    {amax_o, "amax_o", kAlone, is_present<&ForwardProblem::amax_o>},
-    {amax_s, "amax_s", kAlone, is_present<&ForwardProblem::amax_s>},
+    {amax_o, "amax_o", kNoOthers, is_present<&ForwardProblem::amax_o>},
+    {amax_s, "amax_s", kNoOthers, is_present<&ForwardProblem::amax_s>},
 };
 
 class Collected {

@@ -71,7 +71,7 @@ BackwardProblem problem_of(const Row& row) {
 }
 
 PlanContext context_of(const Variant& variant) {
-  if (variant.device == DeviceKind::cuda) return tests::context_of({90, 132, 227 * 1024});
+  if (variant.device == DeviceKind::cuda) return fake::context_of({90, 132, 227 * 1024});
   PlanContext context;
   context.device = cpu_device();
   context.threads = 4;
@@ -260,7 +260,7 @@ TEST_P(Supported, OnlyOnItsGpus) {
     const std::string sentence =
         fmt::format("device: compute capability is {}, {}", capability_text(capability),
                     in_range ? "this build has code for " : "wanted ");
-    expect_answer(refusal(row, problem_of(row), tests::context_of(gpu)), taken, sentence);
+    expect_answer(refusal(row, problem_of(row), fake::context_of(gpu)), taken, sentence);
   }
 }
 
