@@ -214,10 +214,10 @@ Status keep_plan(Result<Plan> made, flashcore_plan** plan) {
   return {};
 }
 
-// A call without a plan: run(problem, arguments, options).
+// A call without a plan: run(problem, arguments, options, stream).
 template <class CProblem, class CArguments, class Run>
 flashcore_status call(const CProblem* problem, const CArguments* arguments,
-                      const flashcore_plan_options* options, const Run& run) {
+                      const flashcore_plan_options* options, void* stream, const Run& run) {
   return guarded([&]() -> Status {
     const auto what = flashcore::api::read_problem(problem);
     if (!what.ok()) return what.status();
@@ -225,7 +225,7 @@ flashcore_status call(const CProblem* problem, const CArguments* arguments,
     if (!data.ok()) return data.status();
     const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
     if (!how.ok()) return how.status();
-    return run(*what, *data, *how);
+    return run(*what, *data, *how, flashcore::Stream{stream});
   });
 }
 
@@ -378,19 +378,13 @@ flashcore_status flashcore_plan_run_backward(const flashcore_plan* plan,
 flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
                                  const flashcore_merge_arguments* arguments,
                                  const flashcore_plan_options* options, void* stream) {
-  return call(problem, arguments, options,
-              [&](const auto& what, const auto& data, const auto& how) {
-                return flashcore::merge(what, data, how, {stream});
-              });
+  return call(problem, arguments, options, stream, flashcore::merge);
 }
 
 flashcore_status flashcore_append(const flashcore_append_problem* problem,
                                   const flashcore_append_arguments* arguments,
                                   const flashcore_plan_options* options, void* stream) {
-  return call(problem, arguments, options,
-              [&](const auto& what, const auto& data, const auto& how) {
-                return flashcore::append(what, data, how, {stream});
-              });
+  return call(problem, arguments, options, stream, flashcore::append);
 }
 
 flashcore_status flashcore_append_and_attend(const flashcore_append_problem* problem,
@@ -400,24 +394,22 @@ flashcore_status flashcore_append_and_attend(const flashcore_append_problem* pro
                                              const flashcore_plan_options* options, void* workspace,
                                              size_t workspace_bytes, void* stream) {
   return call(
-      problem, rows, options, [&](const auto& what, const auto& data, const auto& how) -> Status {
+      problem, rows, options, stream,
+      [&](const auto& what, const auto& data, const auto& how, flashcore::Stream to) -> Status {
         Status status;
         const auto live = find_plan(plan, "flashcore_plan_create", status);
         if (!live) return status;
         const Result<flashcore::Arguments> attention = flashcore::api::read_arguments(arguments);
         if (!attention.ok()) return attention.status();
         return flashcore::append_and_attend(what, data, live->plan, *attention, how, workspace,
-                                            workspace_bytes, {stream});
+                                            workspace_bytes, to);
       });
 }
 
 flashcore_status flashcore_quantize(const flashcore_quantize_problem* problem,
                                     const flashcore_quantize_arguments* arguments,
                                     const flashcore_plan_options* options, void* stream) {
-  return call(problem, arguments, options,
-              [&](const auto& what, const auto& data, const auto& how) {
-                return flashcore::quantize(what, data, how, {stream});
-              });
+  return call(problem, arguments, options, stream, flashcore::quantize);
 }
 
 flashcore_status flashcore_transpose_v(const flashcore_tensor* v, const void* v_data,
