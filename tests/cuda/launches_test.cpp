@@ -77,7 +77,8 @@ void add(const AnyProblem& p, PlanContext context, Launched& launched) {
   for (const size_t offset : {0, 8}) run(*planned, offset, launched);
 }
 
-constexpr tests::Recorded kWanted = {20000, 1000, R"(75  forward       0 chosen      0 launches  cbf29ce484222325
+constexpr tests::Recorded kWanted = {20000, 1000,
+                                     R"(75  forward       0 chosen      0 launches  cbf29ce484222325
 75  backward      0 chosen      0 launches  cbf29ce484222325
 80  forward   11199 chosen  27125 launches  34c87b9eacc52c98
 80  backward   3367 chosen  33358 launches  256dfe6117e2fcce
@@ -92,7 +93,7 @@ constexpr tests::Recorded kWanted = {20000, 1000, R"(75  forward       0 chosen 
 120 forward   11197 chosen  27154 launches  b19b784850750735
 120 backward   3367 chosen  31484 launches  26e9d608740037f5
 )",
-                                    "?"};
+                                     "?"};
 
 TEST(Launches, AreThoseThatWereRecorded) {
   constexpr size_t kCount = std::size(tests::kGpus);
