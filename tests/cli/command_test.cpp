@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "bench/evidence/evidence_file.hpp"
 #include "bench/io/npy.hpp"
 #include "bench/io/safetensors.hpp"
 #include "tests/cli/scratch.hpp"
@@ -591,7 +592,9 @@ TEST(Verify, WritesEvidence) {
   document({"verify", "--shapes", "small,scores/sink/f32,scores/softcap/f32/1/", "--seeds", "0",
             "--random", "6", "--largest-seqlen", "40", "--largest-head-dim", "24", "--kernel",
             "cpu_simd", "--device", "cpu", "--out", path});
-  const json evidence = json::parse(folder.read("gates.json"));
+  const Result<nlohmann::ordered_json> read = bench::read_evidence(path);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  const nlohmann::ordered_json& evidence = *read;
   EXPECT_EQ(evidence["kind"], "verify");
   EXPECT_EQ(evidence["table"].size(), 2U);
   EXPECT_EQ(evidence["scores"]["problems"], 16);
