@@ -225,7 +225,8 @@ TEST(RunBackward, RefusesWhatItCannotDoAndLosesNothing) {
   refused({"--gradient-dtype", "f16"}, "--gradient-dtype: is 'f16', wanted f32|f64");
   refused({"--dtype", "f8e4m3"}, "q: dtype is f8e4m3, wanted f32, f16 or bf16 for a backward");
   refused({"--with", "d_k"}, "--with: is 'd_k', wanted bias");
-  refused({"--d-o", scratch.path("d_o.npy")}, "together with files, wanted either a shape or files");
+  refused({"--d-o", scratch.path("d_o.npy")},
+          "together with files, wanted either a shape or files");
   refused({"--save-inputs", out}, "is another output too");
   expect_refused(backward_with({"--out", scratch.path("d.npy")}), 2,
                  "holds one array, wanted .safetensors for 3 gradients");

@@ -1,6 +1,5 @@
 #include "cuda/host/latency_params.hpp"
 
-
 #include "cuda/host/forward_launch.hpp"
 #include "problem/entries.hpp"
 
