@@ -28,6 +28,7 @@
 #include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "plan/tuning_plans.hpp"
+#include "tests/cuda/random_passes.hpp"
 #include "tests/cuda/stubs/kernel_stubs.hpp"
 #include "tests/cuda/stubs/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
@@ -42,12 +43,10 @@ using testing::HasSubstr, testing::Not;
 constexpr fake::Gpu kAmpere{80, 108, 163 * 1024}, kHopper{90, 132, 227 * 1024},
     kBlackwell{100, 148, 227 * 1024}, kGeForce{120, 188, 99 * 1024};
 
-PlanContext context_of(const fake::Gpu& gpu, int device = 1) {
-  PlanContext context;
-  context.device.device = {DeviceKind::cuda, device};
-  context.device.compute_capability = gpu.compute_capability;
-  context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
+// The second GPU of two.
+PlanContext context_of(const fake::Gpu& gpu) {
+  PlanContext context = tests::context_of(gpu);
+  context.device.device.index = 1;
   return context;
 }
 

@@ -14,7 +14,7 @@
 #include "plan/device.hpp"
 #include "plan/kernel_choice.hpp"
 #include "problem/backward.hpp"
-#include "tools/launches/fake_runtime.hpp"
+#include "tests/cuda/random_passes.hpp"
 
 namespace flashcore {
 namespace {
@@ -241,15 +241,6 @@ std::vector<Problem> more_outputs(const std::vector<Problem>& problems) {
   return all;
 }
 
-PlanContext context_of(const fake::Gpu& gpu) {
-  PlanContext context;
-  context.device.device = {DeviceKind::cuda, 0};
-  context.device.compute_capability = gpu.compute_capability;
-  context.device.multiprocessors = gpu.multiprocessors;
-  context.device.shared_memory_per_block = gpu.shared_memory_per_block;
-  return context;
-}
-
 PlanContext on_cpu() {
   PlanContext context;
   context.device = cpu_device();
@@ -281,7 +272,7 @@ std::string chosen(const Result<AnyProblem>& resolved, const PlanContext& contex
 std::string cell(const std::vector<Problem>& problems, const Column& column, Pass pass) {
   std::vector<PlanContext> contexts;
   if (column.gpus.empty()) contexts.push_back(on_cpu());
-  for (const fake::Gpu& gpu : column.gpus) contexts.push_back(context_of(gpu));
+  for (const fake::Gpu& gpu : column.gpus) contexts.push_back(tests::context_of(gpu));
   std::vector<std::string> names;
   for (const PlanContext& context : contexts) {
     for (const Problem& problem : problems) {
