@@ -5,14 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "bench/cases/random_backward.hpp"
 #include "bench/gate/gradient_gates.hpp"
-#include "tests/cpu/each_target.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/problem_count.hpp"
 
 namespace flashcore {
@@ -22,17 +22,11 @@ using bench::HostBackward;
 using bench::HostTensor;
 
 Status run(HostBackward& host, int threads) {
-  PlanOptions options;
-  options.kernel = "cpu_simd";
-  options.threads = threads;
-  const Result<Plan> plan = make_backward_plan(host.forward.problem, host.gradients, options);
+  const Result<Plan> plan = make_backward_plan(host.forward.problem, host.gradients,
+                                               testing::on_kernel("cpu_simd", threads));
   if (!plan.ok()) return plan.status();
   bench::poison_outputs(host);
-  const auto bytes = static_cast<int64_t>(plan->workspace_bytes());
-  HostTensor workspace(TensorDesc::contiguous(DType::f8e5m2, {bytes}));
-  const Status status = plan->run(host.arguments(), workspace.data(), plan->workspace_bytes());
-  EXPECT_TRUE(workspace.canaries_intact()) << "bytes around the workspace were written";
-  return status;
+  return testing::run_between_canaries(*plan, host.arguments());
 }
 
 void expect_same(const HostBackward& got, const HostBackward& want, bool outputs,
@@ -47,53 +41,48 @@ void expect_same(const HostBackward& got, const HostBackward& want, bool outputs
   }
 }
 
-void check(const HostBackward& original, uint64_t target) {
-  EachTarget targets;
-  SCOPED_TRACE(targets.use(target));
+// Passes the gates on these of the machine's instruction sets.
+void check(const HostBackward& original, std::initializer_list<uint64_t> which) {
   HostBackward host = original;
   const Result<bench::GradientReferences> reference = bench::compute_reference(host, 0, true);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
-  Status status = run(host, 1);
-  ASSERT_TRUE(status.ok()) << status.message();
-  const bench::Verdict verdict = bench::judge(host, *reference);
-  EXPECT_TRUE(verdict.passed) << verdict.failure;
-  expect_same(host, original, false, "by a run");
-  HostBackward again = host;
-  for (const int threads : {1, 3}) {
-    status = run(again, threads);
+  EachTarget targets;
+  for (const uint64_t target : which) {
+    SCOPED_TRACE(targets.use(target));
+    Status status = run(host, 1);
     ASSERT_TRUE(status.ok()) << status.message();
-    expect_same(again, host, true, threads == 1 ? "in a second run" : "with three threads");
+    const bench::Verdict verdict = bench::judge(host, *reference);
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+    expect_same(host, original, false, "by a run");
+    HostBackward again = host;
+    for (const int threads : {1, 3}) {
+      status = run(again, threads);
+      ASSERT_TRUE(status.ok()) << status.message();
+      expect_same(again, host, true, threads == 1 ? "in a second run" : "with three threads");
+    }
   }
 }
 
-constexpr uint64_t kProblems = problem_count(200);
-
-TEST(CpuBackward, RandomProblemsPassTheGates) {
-  for (uint64_t seed = 0; seed < kProblems; ++seed) {
-    const bench::RandomBackward draw(seed);
+void check_random(uint64_t first, uint64_t count, const bench::RandomSpace& space) {
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const bench::RandomBackward draw(seed, space);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " +
                  bench::describe(draw.problem(), draw.gradients()));
     const Result<HostBackward> host = draw.fill();
     ASSERT_TRUE(host.ok()) << host.status().message();
-    ASSERT_NO_FATAL_FAILURE(check(*host, seed));
-    if (HasFailure()) return;
+    ASSERT_NO_FATAL_FAILURE(check(*host, {seed}));
+    if (::testing::Test::HasFailure()) return;
   }
 }
+
+TEST(CpuBackward, RandomProblemsPassTheGates) { check_random(0, problem_count(200), {}); }
 
 // Several blocks of keys, divided into several parts.
 TEST(CpuBackward, LongProblemsPassTheGates) {
   bench::RandomSpace space;
   space.largest_seqlen = 1500;
   space.largest_head_dim = 72;
-  for (uint64_t seed = 1000; seed < 1000 + problem_count(12); ++seed) {
-    const bench::RandomBackward draw(seed, space);
-    SCOPED_TRACE("seed " + std::to_string(seed) + ": " +
-                 bench::describe(draw.problem(), draw.gradients()));
-    const Result<HostBackward> host = draw.fill();
-    ASSERT_TRUE(host.ok()) << host.status().message();
-    ASSERT_NO_FATAL_FAILURE(check(*host, seed));
-    if (HasFailure()) return;
-  }
+  check_random(1000, problem_count(12), space);
 }
 
 Problem plain(int64_t seqlen) {
@@ -137,9 +126,7 @@ TEST(CpuBackward, SinksThatAreNoNumberTouchOnlyRowsThatSeeAKey) {
       const Result<HostBackward> host =
           bench::make_host_backward(std::move(forward), bench::gradients_of(problem, true), 3);
       ASSERT_TRUE(host.ok()) << host.status().message();
-      for (uint64_t target = 0; target < 8; ++target) {
-        ASSERT_NO_FATAL_FAILURE(check(*host, target));
-      }
+      ASSERT_NO_FATAL_FAILURE(check(*host, {0, 1, 2, 3, 4, 5, 6, 7}));
       HostBackward one = *host;
       ASSERT_TRUE(run(one, 1).ok());
       for (int64_t h = 0; all && h < 4; ++h) {
@@ -153,9 +140,7 @@ TEST(CpuBackward, SinksThatAreNoNumberTouchOnlyRowsThatSeeAKey) {
 }
 
 TEST(CpuBackward, WorkspaceIsLinearInTheSequence) {
-  PlanOptions options;
-  options.kernel = "cpu_simd";
-  options.threads = 1;
+  const PlanOptions options = testing::on_kernel("cpu_simd", 1);
   const auto bytes = [&](int64_t seqlen) {
     const Problem problem = plain(seqlen);
     const Result<Plan> plan =
@@ -167,8 +152,7 @@ TEST(CpuBackward, WorkspaceIsLinearInTheSequence) {
 
 TEST(CpuBackward, RefusesWhatItDoesNotCompute) {
   const Problem base = plain(8);
-  PlanOptions options;
-  options.kernel = "cpu_simd";
+  const PlanOptions options = testing::on_kernel("cpu_simd");
   const auto refusal = [&](const auto& bend) {
     Problem problem = base;
     Gradients gradients = bench::gradients_of(problem, true);

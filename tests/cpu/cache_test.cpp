@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -12,10 +13,9 @@
 
 #include "bench/cases/random_cache.hpp"
 #include "bench/cases/random_problem.hpp"
-#include "bench/gate/gates.hpp"
 #include "kernel/kernel.hpp"
 #include "problem/problem.hpp"
-#include "tests/cpu/run_on_host.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/problem_count.hpp"
 
 namespace flashcore {
@@ -25,20 +25,13 @@ using bench::CacheKeys;
 using bench::CacheRow;
 using bench::HostProblem;
 using bench::HostTensor;
-using testing::run_on_host;
+using testing::on_kernel, testing::run_on_host;
 
 constexpr bench::RandomSpace kCaches{.largest_seqlen = 120,
                                      .largest_head_dim = 72,
                                      .more_outputs = true,
                                      .mixes_fp8 = true,
                                      .caches = true};
-
-PlanOptions on(const std::string& kernel) {
-  PlanOptions options;
-  options.kernel = kernel;
-  options.threads = 2;
-  return options;
-}
 
 int64_t number_at(const HostProblem& host, const char* name, int64_t i) {
   return static_cast<int64_t>(host.at(name).get(i));
@@ -163,8 +156,8 @@ TEST(Cache, HasTheBitsOfTheSameKeysInOnePiece) {
     for (const char* const kernel : {"reference", "cpu_simd"}) {
       bench::poison_outputs(cache);
       bench::poison_outputs(whole);
-      const Status of_whole = run_on_host(whole, on(kernel));
-      const Status of_cache = run_on_host(cache, on(kernel));
+      const Status of_whole = run_on_host(whole, on_kernel(kernel));
+      const Status of_cache = run_on_host(cache, on_kernel(kernel));
       ASSERT_TRUE(of_whole.ok()) << seed << ' ' << of_whole.message();
       ASSERT_TRUE(of_cache.ok()) << seed << ' ' << of_cache.message();
       for (const char* const name : {"o", "lse"}) {
@@ -182,13 +175,8 @@ TEST(Cache, HasTheBitsOfTheSameKeysInOnePiece) {
 TEST(Cache, PassesTheGates) {
   for (uint64_t seed = 1000; seed < 1000 + problem_count(300); ++seed) {
     HostProblem host = bench::random_problem(seed, kCaches);
-    const Result<bench::Reference> reference = bench::compute_reference(host);
-    ASSERT_TRUE(reference.ok()) << seed << ' ' << reference.status().message();
-    const Status status = run_on_host(host, on("cpu_simd"));
-    ASSERT_TRUE(status.ok()) << seed << ' ' << status.message();
-    const bench::Verdict verdict = bench::judge(host, *reference);
-    EXPECT_TRUE(verdict.passed) << seed << ' ' << verdict.failure << " for "
-                                << bench::describe(host.problem);
+    SCOPED_TRACE(seed);
+    testing::expect_passes(host, on_kernel("cpu_simd"));
   }
 }
 
@@ -202,7 +190,7 @@ TEST(Cache, SaysWhetherAPageWasOutOfRange) {
       const CacheKeys keys = bench::cache_keys(host, b);
       for (int64_t j = keys.first; j < keys.last; ++j) bench::cache_row(host, b, j, clamped);
     }
-    ASSERT_TRUE(run_on_host(host, on("cpu_simd")).ok());
+    ASSERT_TRUE(run_on_host(host, on_kernel("cpu_simd")).ok());
     EXPECT_EQ(host.at("page_status").get(0), clamped ? 1 : 0) << seed;
     (clamped ? clamped_runs : clean_runs) += 1;
     if (!clamped) continue;
@@ -210,7 +198,7 @@ TEST(Cache, SaysWhetherAPageWasOutOfRange) {
     host.problem.page_status.reset();
     bench::poison_outputs(host);
     const HostTensor before = host.at("o");
-    const Status status = run_on_host(host, on("cpu_simd"));
+    const Status status = run_on_host(host, on_kernel("cpu_simd"));
     EXPECT_EQ(status.code(), StatusCode::invalid_argument) << seed;
     EXPECT_NE(
         status.message().find(host.has("page_table") ? "page_table: page" : "kv_indices: page"),
@@ -254,52 +242,54 @@ void expect_refused(const Problem& problem, const std::string& sentence) {
 TEST(Cache, DescriptionsThatMakeNoSense) {
   ASSERT_TRUE(resolve(paged_problem()).ok());
   ASSERT_TRUE(resolve(flat_problem()).ok());
-  Problem p = paged_problem();
-  p.page_table->dtype = DType::i64;
-  expect_refused(p, "page_table: dtype is i64, wanted i32");
-  p = paged_problem();
-  p.page_table = TensorDesc::contiguous(DType::i32, {3, 2});
-  expect_refused(p, "page_table: shape is [3, 2], wanted [B, max_pages] = [2, 2]");
-  p = paged_problem();
-  p.kv_indices = TensorDesc::contiguous(DType::i32, {4});
-  expect_refused(p, "kv_indptr: is missing, wanted both kv_indptr and kv_indices or neither");
-  p = flat_problem();
-  p.page_table = paged_problem().page_table;
-  expect_refused(p, "page_table: is present with kv_indices, wanted one of them");
-  p = paged_problem();
-  p.kv_last_page_len = TensorDesc::contiguous(DType::i32, {2});
-  expect_refused(p, "kv_last_page_len: is present, wanted it only with kv_indices");
-  p = paged_problem();
-  p.page_table.reset();
-  p.k = p.v = TensorDesc::contiguous(DType::f32, {2, 2, 4, 8});
-  p.page_status = TensorDesc::contiguous(DType::i32, {1});
-  expect_refused(p, "page_status: is present, wanted it only with page_table or kv_indices");
-  p = paged_problem();
-  p.max_seqlen_kv = 9;
-  expect_refused(p, "max_seqlen_kv: is 9, wanted 0 to 8, the rows that page_table has room for");
-  p = paged_problem();
-  p.v = TensorDesc::contiguous(DType::f32, {5, 2, 3, 8});
-  expect_refused(p,
-                 "v: shape is [5, 2, 3, 8], wanted [num_pages, Hkv, page_size, Dv] = [5, 2, 4, 8]");
-  p = paged_problem();
-  p.k.dtype = p.v.dtype = DType::f16;
-  expect_refused(p, "k: dtype is f16, wanted q's f32, or fp8");
-  p = paged_problem();
-  p.k.dtype = DType::f8e4m3;
-  expect_refused(p, "v: dtype is f32, wanted k's f8e4m3, or other fp8");
-  p = paged_problem();
-  p.v.dtype = DType::f8e5m2;
-  expect_refused(p, "v: dtype is f8e5m2, wanted k's f32");
-  p = paged_problem();
-  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {3});
-  expect_refused(p, "cache_leftpad: shape is [3], wanted [B] = [2]");
-  // 2^30 pages of 2^30 rows exceed what an entry can have.
-  p = paged_problem();
-  p.k = p.v = TensorDesc::strided(DType::f32, {1, 2, int64_t{1} << 30, 8}, {0, 0, 0, 1});
-  p.page_table = TensorDesc::strided(DType::i32, {2, int64_t{1} << 30}, {0, 0});
-  expect_refused(p, fmt::format("max_seqlen_kv: is 0 where a sequence has up to {} rows, wanted at "
-                                "most 2147483647",
-                                int64_t{1} << 60));
+  using P = Problem&;
+  const auto i32 = [](std::initializer_list<int64_t> shape) {
+    return TensorDesc::contiguous(DType::i32, shape);
+  };
+  const std::pair<std::function<void(P)>, const char*> paged[] = {
+      {[](P p) { p.page_table->dtype = DType::i64; }, "page_table: dtype is i64, wanted i32"},
+      {[=](P p) {
+         p.page_table = i32({3, 2});
+       },
+       "page_table: shape is [3, 2], wanted [B, max_pages] = [2, 2]"},
+      {[=](P p) { p.kv_indices = i32({4}); },
+       "kv_indptr: is missing, wanted both kv_indptr and kv_indices or neither"},
+      {[](P p) {
+         const auto table = p.page_table;
+         p = flat_problem();
+         p.page_table = table;
+       },
+       "page_table: is present with kv_indices, wanted one of them"},
+      {[=](P p) { p.kv_last_page_len = i32({2}); },
+       "kv_last_page_len: is present, wanted it only with kv_indices"},
+      {[=](P p) {
+         p.page_table.reset();
+         p.k = p.v = TensorDesc::contiguous(DType::f32, {2, 2, 4, 8});
+         p.page_status = i32({1});
+       },
+       "page_status: is present, wanted it only with page_table or kv_indices"},
+      {[](P p) { p.max_seqlen_kv = 9; },
+       "max_seqlen_kv: is 9, wanted 0 to 8, the rows that page_table has room for"},
+      {[](P p) {
+         p.v = TensorDesc::contiguous(DType::f32, {5, 2, 3, 8});
+       },
+       "v: shape is [5, 2, 3, 8], wanted [num_pages, Hkv, page_size, Dv] = [5, 2, 4, 8]"},
+      {[](P p) { p.k.dtype = p.v.dtype = DType::f16; }, "k: dtype is f16, wanted q's f32, or fp8"},
+      {[](P p) { p.k.dtype = DType::f8e4m3; }, "v: dtype is f32, wanted k's f8e4m3, or other fp8"},
+      {[](P p) { p.v.dtype = DType::f8e5m2; }, "v: dtype is f8e5m2, wanted k's f32"},
+      {[=](P p) { p.cache_leftpad = i32({3}); }, "cache_leftpad: shape is [3], wanted [B] = [2]"},
+      // 2^30 pages of 2^30 rows exceed what an entry can have.
+      {[](P p) {
+         p.k = p.v = TensorDesc::strided(DType::f32, {1, 2, int64_t{1} << 30, 8}, {0, 0, 0, 1});
+         p.page_table = TensorDesc::strided(DType::i32, {2, int64_t{1} << 30}, {0, 0});
+       },
+       "max_seqlen_kv: is 0 where a sequence has up to 1152921504606846976 rows, wanted at most "
+       "2147483647"}};
+  for (const auto& [change, sentence] : paged) {
+    Problem p = paged_problem();
+    change(p);
+    expect_refused(p, sentence);
+  }
 }
 
 // Sizes around powers of two up to the largest: refused or planned, and nothing overflows (checked
@@ -340,7 +330,7 @@ TEST(Cache, HostileSizes) {
     if (random.chance(0.3)) p.cache_leftpad = TensorDesc::strided(DType::i32, {batch}, {stride(1)});
     p.causal = random.chance(0.5);
     for (const char* const kernel : {"cpu_simd", "reference"}) {
-      const Result<Plan> plan = make_plan(p, on(kernel));
+      const Result<Plan> plan = make_plan(p, on_kernel(kernel));
       if (plan.ok()) {
         ++planned;
       } else {
@@ -352,14 +342,14 @@ TEST(Cache, HostileSizes) {
 }
 
 void expect_run_refused(HostProblem& host, const std::string& sentence) {
-  const Status status = run_on_host(host, on("cpu_simd"));
+  const Status status = run_on_host(host, on_kernel("cpu_simd"));
   EXPECT_EQ(status.code(), StatusCode::invalid_argument);
   EXPECT_EQ(status.message(), sentence);
 }
 
 TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   HostProblem host = bench::make_host_problem(flat_problem(), 1);
-  ASSERT_TRUE(run_on_host(host, on("cpu_simd")).ok());
+  ASSERT_TRUE(run_on_host(host, on_kernel("cpu_simd")).ok());
   host.at("kv_last_page_len").set(1, 5);
   expect_run_refused(host, "kv_last_page_len: entry 1 is 5, wanted 1 to 4, the page size");
   host.at("kv_last_page_len").set(1, 0);
@@ -386,13 +376,13 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   shorter.at("kv_last_page_len").set(0, 2);
   shorter.at("seqlens_kv").set(0, 5);
   shorter.at("seqlens_kv").set(1, 3);
-  ASSERT_TRUE(run_on_host(shorter, on("cpu_simd")).ok());
+  ASSERT_TRUE(run_on_host(shorter, on_kernel("cpu_simd")).ok());
   HostProblem cut = bench::make_host_problem(flat_problem(), 1);
   for (const char* const name : {"q", "k", "v", "kv_indices"}) cut.at(name) = shorter.at(name);
   cut.at("kv_last_page_len").set(0, 1);
   cut.at("kv_indptr").set(2, 3);
   cut.at("kv_last_page_len").set(1, 3);
-  ASSERT_TRUE(run_on_host(cut, on("cpu_simd")).ok());
+  ASSERT_TRUE(run_on_host(cut, on_kernel("cpu_simd")).ok());
   for (int64_t i = 0; i < cut.at("o").elements(); ++i) {
     EXPECT_EQ(shorter.at("o").get(i), cut.at("o").get(i)) << i;
   }
@@ -408,7 +398,7 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   paged.at("cache_leftpad").set(1, -1);
   expect_run_refused(paged, "cache_leftpad: entry 1 is -1, wanted 0 to 8");
   paged.at("cache_leftpad").set(1, 8);  // no rows are left
-  ASSERT_TRUE(run_on_host(paged, on("cpu_simd")).ok());
+  ASSERT_TRUE(run_on_host(paged, on_kernel("cpu_simd")).ok());
   for (int64_t d = 0; d < 32; ++d) EXPECT_EQ(paged.at("o").get(32 + d), 0);
 }
 
@@ -498,10 +488,10 @@ TEST(Cache, TreeMasksAreMasksOfPairs) {
     HostProblem pairs = with_tree_as_pairs(host);
     ++compared;
     for (const char* const kernel : {"reference", "naive", "cpu_simd"}) {
-      if (!make_plan(host.problem, on(kernel)).ok()) continue;
+      if (!make_plan(host.problem, on_kernel(kernel)).ok()) continue;
       for (HostProblem* const one : {&host, &pairs}) {
         bench::poison_outputs(*one);
-        const Status status = run_on_host(*one, on(kernel));
+        const Status status = run_on_host(*one, on_kernel(kernel));
         ASSERT_TRUE(status.ok()) << "seed " << seed << ' ' << kernel << ' ' << status.message();
       }
       EXPECT_TRUE(host.at("o").same_elements(pairs.at("o"))) << "seed " << seed << ' ' << kernel;
@@ -519,12 +509,12 @@ TEST(Cache, TreeMasksThatMakeNoSense) {
   expect_refused(p, "tree_mask: shape is [2, 2, 1], wanted [B, Sq, words] = [2, 1, 1]");
   p.tree_mask = TensorDesc::contiguous(DType::i32, {1, 1, 0});  // drops all keys from the offset on
   HostProblem host = bench::make_host_problem(p, 1);
-  EXPECT_TRUE(run_on_host(host, on("cpu_simd")).ok());
+  EXPECT_TRUE(run_on_host(host, on_kernel("cpu_simd")).ok());
   p.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1, 1});
   host = bench::make_host_problem(p, 1);
   Arguments arguments = host.arguments();
   arguments.tree_mask = nullptr;
-  const Result<Plan> plan = make_plan(p, on("cpu_simd"));
+  const Result<Plan> plan = make_plan(p, on_kernel("cpu_simd"));
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->run(arguments).message(),
             "tree_mask: pointer is null, wanted the data of a tensor of the problem");
@@ -578,7 +568,7 @@ TEST(Cache, OnePlanServesEveryLength) {
   problem.k = problem.v = TensorDesc::contiguous(DType::f32, {700, 2, 16, 8});
   problem.page_table = TensorDesc::contiguous(DType::i32, {2, 640});
   problem.lse = TensorDesc::contiguous(DType::f32, {2, 4, 1});
-  const Result<Plan> plan = make_plan(problem, on("cpu_simd"));
+  const Result<Plan> plan = make_plan(problem, on_kernel("cpu_simd"));
   ASSERT_TRUE(plan.ok());
   HostProblem host = bench::make_host_problem(problem, 3);
   std::vector<std::byte> memory(plan->workspace_bytes() + 256);

@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "bench/cases/random_problem.hpp"
-#include "bench/gate/gates.hpp"
 #include "plan/table.hpp"
-#include "tests/cpu/each_target.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/cpu/one_entry.hpp"
 #include "tests/cpu/relayout.hpp"
 #include "tests/problem_count.hpp"
@@ -41,34 +40,11 @@ std::vector<std::string> kernel_names() {
   return names;
 }
 
-// Memory of exactly the size that a plan asks for, between canaries.
-class Workspace {
- public:
-  explicit Workspace(size_t bytes)
-      : desc_(TensorDesc::contiguous(DType::f8e5m2, {static_cast<int64_t>(bytes)})),
-        tensor_(desc_) {}
-  void* data() { return tensor_.data(); }
-  bool intact() const { return tensor_.canaries_intact(); }
-
- private:
-  TensorDesc desc_;
-  bench::HostTensor tensor_;
-};
-
 Status run(HostProblem& host, const std::string& kernel, int threads, bool batch_invariant) {
-  PlanOptions options;
-  options.kernel = kernel;
-  options.threads = threads;
+  PlanOptions options = testing::on_kernel(kernel, threads);
   options.batch_invariant = batch_invariant;
-  const Result<Plan> plan = make_plan(host.problem, options);
-  if (!plan.ok()) return plan.status();
   bench::poison_outputs(host);
-  Workspace workspace(plan->workspace_bytes());
-  Status status = plan->run(host.arguments(), workspace.data(), plan->workspace_bytes());
-  if (status.ok() && !workspace.intact()) {
-    return {StatusCode::internal, "workspace: bytes around it were written"};
-  }
-  return status;
+  return testing::run_on_host(host, options);
 }
 
 void expect_same_outputs(const HostProblem& got, const HostProblem& want, const char* when) {

@@ -136,8 +136,8 @@ TEST(FarOffsets, EveryCpuKernelAndDimension) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (size_t far = 0; far < 4; ++far) {
         for (const int64_t step : {kFar, -kFar}) {
-          SCOPED_TRACE(testing::Message() << kernel.name << ' ' << to_string(dtype) << " dimension "
-                                          << far << " step " << step);
+          SCOPED_TRACE(::testing::Message() << kernel.name << ' ' << to_string(dtype)
+                                            << " dimension " << far << " step " << step);
           ASSERT_NO_FATAL_FAILURE(compare(kernel.name, dtype, far, step));
         }
       }

@@ -1,4 +1,4 @@
-// The SIMD backend against the gates, on every instruction set of this machine.
+// The SIMD backend's bits, on every instruction set of this machine: what its gates (gates_test.cpp) do not see.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,29 +7,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "bench/cases/random_problem.hpp"
-#include "bench/gate/gates.hpp"
 #include "cpu/target.hpp"
-#include "tests/cpu/run_on_host.hpp"
+#include "tests/cpu/forward_problem.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
 
 using bench::HostProblem;
-using testing::run_on_host;
+using testing::kInputTypes, testing::problem_of, testing::run_on_host;
 
-PlanOptions simd_options(int threads = 2) {
-  PlanOptions options;
-  options.kernel = "cpu_simd";
-  options.threads = threads;
-  return options;
-}
+PlanOptions simd_options(int threads = 2) { return testing::on_kernel("cpu_simd", threads); }
 
 // Forces one instruction set during a test.
 class EveryTarget : public ::testing::TestWithParam<cpu::Target> {
@@ -47,73 +41,9 @@ INSTANTIATE_TEST_SUITE_P(Cpu, EveryTarget,
                            return std::string(cpu::to_string(target.param));
                          });
 
-void expect_passes(HostProblem& host, int threads = 2) {
-  const Result<bench::Reference> reference = bench::compute_reference(host);
-  ASSERT_TRUE(reference.ok()) << reference.status().message();
-  const Status status = run_on_host(host, simd_options(threads));
-  ASSERT_TRUE(status.ok()) << status.message();
-  const bench::Verdict verdict = bench::judge(host, *reference);
-  EXPECT_TRUE(verdict.passed) << verdict.failure << " for " << bench::describe(host.problem);
-}
-
-struct Shape {
-  int64_t batch = 2, heads_q = 8, heads_kv = 8, seqlen_q = 128, seqlen_kv = 128, head_dim = 64;
-};
-
-Problem problem_of(const Shape& s, DType dtype) {
-  const bool fp8 = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
-  Problem p;
-  p.q = TensorDesc::contiguous(dtype, {s.batch, s.heads_q, s.seqlen_q, s.head_dim});
-  p.k = p.v = TensorDesc::contiguous(dtype, {s.batch, s.heads_kv, s.seqlen_kv, s.head_dim});
-  p.o = p.q;
-  if (fp8) p.o.dtype = DType::f32;
-  p.lse = TensorDesc::contiguous(DType::f32, {s.batch, s.heads_q, s.seqlen_q});
-  return p;
-}
-
-constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
-
-TEST_P(EveryTarget, PassesTheGatesOnTheStandardShapes) {
-  for (const DType dtype : kDTypes) {
-    for (const bool causal : {false, true}) {
-      for (const Shape& shape : {Shape{}, Shape{.batch = 1, .seqlen_q = 512, .seqlen_kv = 512}}) {
-        Problem problem = problem_of(shape, dtype);
-        problem.causal = causal;
-        HostProblem host = bench::make_host_problem(problem, 0);
-        expect_passes(host);
-      }
-    }
-  }
-}
-
-// Each tensor is widened to fp32 by its own type: the limits of fp32 hold.
-TEST_P(EveryTarget, MixesOfFp8AreAsFp32) {
-  for (const DType q : {DType::f8e4m3, DType::f8e5m2, DType::f32, DType::bf16}) {
-    for (const DType k : {DType::f8e4m3, DType::f8e5m2}) {
-      for (const DType v : {DType::f8e4m3, DType::f8e5m2}) {
-        SCOPED_TRACE(std::string(to_string(q)) + ' ' + std::string(to_string(k)) + ' ' +
-                     std::string(to_string(v)));
-        Problem problem = problem_of(
-            {.batch = 1, .heads_q = 4, .heads_kv = 2, .seqlen_q = 33, .seqlen_kv = 300}, q);
-        problem.k.dtype = k;
-        problem.v.dtype = v;
-        problem.o.dtype = DType::f32;
-        problem.k_scale = problem.v_scale = TensorDesc::contiguous(DType::f32, {1, 2, 1});
-        HostProblem host = bench::make_host_problem(problem, 7);
-        Result<bench::Reference> reference = bench::compute_reference(host);
-        ASSERT_TRUE(reference.ok()) << reference.status().message();
-        reference->limits = bench::gate_limits(DType::f32);
-        ASSERT_TRUE(run_on_host(host, simd_options(2)).ok());
-        const bench::Verdict verdict = bench::judge(host, *reference);
-        EXPECT_TRUE(verdict.passed) << verdict.failure;
-      }
-    }
-  }
-}
-
 // O in any type equals the fp32 O, rounded to nearest even: for values of any size, also NaN and infinities.
 TEST_P(EveryTarget, RoundsOToAnyType) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : kInputTypes) {
     Problem problem = problem_of({.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 33}, dtype);
     problem.o.dtype = DType::f32;
     HostProblem exact = bench::make_host_problem(problem, 3);
@@ -127,7 +57,7 @@ TEST_P(EveryTarget, RoundsOToAnyType) {
     };
     spoil(exact);
     ASSERT_TRUE(run_on_host(exact, simd_options()).ok());
-    for (const DType o_dtype : kDTypes) {
+    for (const DType o_dtype : kInputTypes) {
       problem.o.dtype = o_dtype;
       HostProblem host = bench::make_host_problem(problem, 3);
       spoil(host);
@@ -140,257 +70,6 @@ TEST_P(EveryTarget, RoundsOToAnyType) {
             << exact.at("o").get(i) << " became " << got << " in " << to_string(o_dtype);
       }
     }
-  }
-}
-
-// One feature at a time, over several blocks of keys, with lengths that are multiples of nothing.
-struct Feature {
-  std::string name;
-  std::function<void(Problem&)> add;
-};
-
-std::vector<Feature> features() {
-  const auto pair = [](DType dtype, std::initializer_list<int64_t> shape) {
-    return TensorDesc::contiguous(dtype, shape);
-  };
-  return {
-      {"causal", [](Problem& p) { p.causal = true; }},
-      {"causal top left", [](Problem& p) { p.causal = true, p.alignment = Alignment::top_left; }},
-      {"causal that hides rows",
-       [](Problem& p) { p.causal = true, p.alignment = Alignment::given, p.causal_offset = -40; }},
-      {"window", [](Problem& p) { p.window_left = 20, p.window_right = 9; }},
-      {"left window", [](Problem& p) { p.window_left = 300; }},
-      {"bias",
-       [=](Problem& p) {
-         p.bias = pair(DType::f32, {2, 4, 75, 333});
-       }},
-      {"f16 bias of keys",
-       [=](Problem& p) {
-         p.bias = pair(DType::f16, {1, 1, 1, 333});
-       }},
-      {"bf16 bias of queries",
-       [=](Problem& p) {
-         p.bias = pair(DType::bf16, {2, 1, 75, 1});
-       }},
-      {"mask",
-       [=](Problem& p) {
-         p.mask = pair(DType::boolean, {2, 4, 75, 333});
-       }},
-      {"mask of keys",
-       [=](Problem& p) {
-         p.mask = pair(DType::boolean, {1, 1, 1, 333});
-       }},
-      {"mask of queries",
-       [=](Problem& p) {
-         p.mask = pair(DType::boolean, {1, 4, 75, 1});
-       }},
-      {"ALiBi", [=](Problem& p) { p.alibi_slopes = pair(DType::f32, {4}); }},
-      {"ALiBi far from the diagonal",
-       [=](Problem& p) {
-         p.alibi_slopes = pair(DType::f32, {2, 4});
-         p.alignment = Alignment::given, p.causal_offset = 100000;
-         p.lse.reset();  // fp32 is too coarse for the gate at -25000
-       }},
-      {"softcap", [](Problem& p) { p.softcap = 0.7f; }},
-      {"sinks", [=](Problem& p) { p.sinks = pair(DType::f32, {4}); }},
-      {"sinks without keys",
-       [=](Problem& p) {
-         p.sinks = pair(DType::f32, {4});
-         p.causal = true, p.alignment = Alignment::given, p.causal_offset = -400;
-       }},
-      {"dropout", [](Problem& p) { p.dropout_p = 0.3f; }},
-      {"dropout of everything", [](Problem& p) { p.dropout_p = 1.0f; }},
-      {"negative scale", [](Problem& p) { p.softmax_scale = -0.2f; }},
-      {"zero scale", [](Problem& p) { p.softmax_scale = 0.0f, p.causal = true; }},
-      {"lengths",
-       [=](Problem& p) {
-         p.seqlens_q = pair(DType::i32, {2});
-         p.seqlens_kv = pair(DType::i32, {2});
-       }},
-      {"no LSE", [](Problem& p) { p.lse.reset(); }},
-  };
-}
-
-TEST_P(EveryTarget, PassesTheGatesWithEachFeature) {
-  for (const Feature& feature : features()) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      SCOPED_TRACE(feature.name);
-      Problem problem = problem_of(
-          {.heads_q = 4, .heads_kv = 2, .seqlen_q = 75, .seqlen_kv = 333, .head_dim = 40}, dtype);
-      feature.add(problem);
-      HostProblem host = bench::make_host_problem(problem, 5);
-      if (problem.seqlens_q) {
-        host.at("seqlens_q").set(0, 31), host.at("seqlens_q").set(1, 0);
-        host.at("seqlens_kv").set(0, 0), host.at("seqlens_kv").set(1, 257);
-      }
-      expect_passes(host);
-    }
-  }
-}
-
-TEST_P(EveryTarget, PassesTheGatesWithFewQueriesAndManyKeys) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const int64_t seqlen_q : {1, 3}) {
-      Problem problem = problem_of(
-          {.heads_q = 12, .heads_kv = 4, .seqlen_q = seqlen_q, .seqlen_kv = 9000, .head_dim = 32},
-          dtype);
-      problem.causal = true;
-      problem.sinks = TensorDesc::contiguous(DType::f32, {12});
-      HostProblem host = bench::make_host_problem(problem, 6);
-      expect_passes(host);
-    }
-  }
-}
-
-// A packed batch's plan knows the total of its keys, not its entries: each entry that is a key
-// longer than a split has one partial result more than its share of the total. The workspace ends
-// in canaries. Two KV heads: 2 queries give 4 rows per head, which are read in place in parts of
-// 2048 keys; 12 queries use parts of 4096.
-TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{4097, 4097, 4097},
-                                              {4095, 4096, 4097, 4098},
-                                              {4098},
-                                              {1, 4097, 0},
-                                              {2049, 2049, 2049},
-                                              {2047, 2048, 2049}}) {
-    for (const auto& [even, odd] : {std::pair<int64_t, int64_t>{2, 2}, {12, 12}, {2, 12}}) {
-      std::vector<int64_t> ends_q = {0}, ends_kv = {0};
-      for (const int64_t length : lengths) {
-        ends_q.push_back(ends_q.back() + (ends_q.size() % 2 == 1 ? even : odd));
-        ends_kv.push_back(ends_kv.back() + length);
-      }
-      Problem problem;
-      problem.q = problem.o = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4, 16});
-      problem.k = problem.v = TensorDesc::contiguous(DType::f32, {ends_kv.back(), 2, 16});
-      problem.lse = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4});
-      problem.cu_seqlens_q = problem.cu_seqlens_kv =
-          TensorDesc::contiguous(DType::i32, {std::ssize(lengths) + 1});
-      for (const int64_t longest :
-           {int64_t{0}, *std::max_element(lengths.begin(), lengths.end())}) {
-        problem.max_seqlen_kv = longest;
-        HostProblem host = bench::make_host_problem(problem, 9);
-        for (size_t b = 0; b < ends_q.size(); ++b) {
-          const auto entry = static_cast<int64_t>(b);
-          host.at("cu_seqlens_q").set(entry, static_cast<double>(ends_q[b]));
-          host.at("cu_seqlens_kv").set(entry, static_cast<double>(ends_kv[b]));
-        }
-        expect_passes(host);
-      }
-    }
-  }
-}
-
-// More KV heads than an in-place job takes, in parts of different sizes, with few and many rows
-// after the queries in use.
-TEST_P(EveryTarget, PassesTheGatesWithManyKvHeadsAndFewQueriesInUse) {
-  for (const auto& [heads_kv, rows] : {std::pair<int64_t, int64_t>{9, 1}, {17, 2}, {11, 120}}) {
-    Problem problem = problem_of({.batch = 3,
-                                  .heads_q = 2 * heads_kv,
-                                  .heads_kv = heads_kv,
-                                  .seqlen_q = rows,
-                                  .seqlen_kv = 1100,
-                                  .head_dim = 24},
-                                 DType::bf16);
-    problem.seqlens_q = TensorDesc::contiguous(DType::i32, {3});
-    HostProblem host = bench::make_host_problem(problem, 15);
-    const int64_t used[] = {1, 0, std::min<int64_t>(rows, 4)};
-    for (int64_t b = 0; b < 3; ++b) host.at("seqlens_q").set(b, static_cast<double>(used[b]));
-    expect_passes(host);
-  }
-}
-
-// Entries whose keys are not split have jobs but no partial results: otherwise the last entry's
-// would overwrite the canaries.
-TEST_P(EveryTarget, WholeEntriesTakeNoPartialResults) {
-  for (const int64_t queries : {100, 200, 400}) {
-    const int64_t keys = 16;
-    Problem problem;
-    problem.q = problem.o = TensorDesc::contiguous(DType::f32, {queries + 1, 4, 16});
-    problem.k = problem.v = TensorDesc::contiguous(DType::f32, {keys + 8200, 2, 16});
-    problem.cu_seqlens_q = problem.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
-    HostProblem host = bench::make_host_problem(problem, 12);
-    const auto set = [&](const char* name, int64_t first, int64_t all) {
-      host.at(name).set(0, 0);
-      host.at(name).set(1, static_cast<double>(first));
-      host.at(name).set(2, static_cast<double>(all));
-    };
-    set("cu_seqlens_q", queries, queries + 1);
-    set("cu_seqlens_kv", keys, keys + 8200);
-    expect_passes(host);
-  }
-}
-
-// A pair that a bias of -inf removes has no effect, not even if it is NaN.
-TEST_P(EveryTarget, ABiasOfMinusInfinityRemovesNan) {
-  Problem problem = problem_of(
-      {.batch = 1, .heads_q = 1, .heads_kv = 1, .seqlen_q = 3, .seqlen_kv = 40, .head_dim = 8},
-      DType::f32);
-  problem.bias = TensorDesc::contiguous(DType::f32, {1, 1, 1, 40});
-  HostProblem host = bench::make_host_problem(problem, 13);
-  for (const int64_t key : {5, 39}) {
-    host.at("bias").set(key, -std::numeric_limits<double>::infinity());
-    for (const char* const name : {"k", "v"}) {
-      for (int64_t d = 0; d < 8; ++d) {
-        host.at(name).set(key * 8 + d, std::numeric_limits<double>::quiet_NaN());
-      }
-    }
-  }
-  expect_passes(host);
-  for (int64_t i = 0; i < host.at("o").elements(); ++i) {
-    EXPECT_TRUE(std::isfinite(host.at("o").get(i)));
-  }
-}
-
-// The counts of each entry's jobs and partial results precede the scratch memory.
-TEST_P(EveryTarget, SplitsTheKeysOfManyEntries) {
-  for (const int64_t batch : {15, 16, 17}) {
-    HostProblem host = bench::make_host_problem(problem_of({.batch = batch,
-                                                            .heads_q = 2,
-                                                            .heads_kv = 1,
-                                                            .seqlen_q = 1,
-                                                            .seqlen_kv = 4100,
-                                                            .head_dim = 8},
-                                                           DType::f32),
-                                                10);
-    expect_passes(host);
-  }
-}
-
-// More heads share a KV head than one job takes.
-TEST_P(EveryTarget, PassesTheGatesOnLargeGroups) {
-  for (const int64_t group : {48, 49, 100}) {
-    HostProblem host = bench::make_host_problem(problem_of({.batch = 1,
-                                                            .heads_q = 2 * group,
-                                                            .heads_kv = 2,
-                                                            .seqlen_q = 3,
-                                                            .seqlen_kv = 20,
-                                                            .head_dim = 16},
-                                                           DType::f32),
-                                                11);
-    expect_passes(host);
-  }
-}
-
-TEST_P(EveryTarget, PassesTheGatesOnLargeHeads) {
-  for (const int64_t head_dim : {256, 576, 1300}) {
-    HostProblem host = bench::make_host_problem(problem_of({.batch = 1,
-                                                            .heads_q = 2,
-                                                            .heads_kv = 1,
-                                                            .seqlen_q = 70,
-                                                            .seqlen_kv = 300,
-                                                            .head_dim = head_dim},
-                                                           DType::f32),
-                                                7);
-    expect_passes(host);
-  }
-}
-
-TEST_P(EveryTarget, PassesTheGatesOnRandomProblems) {
-  for (uint64_t seed = 0; seed < problem_count(300); ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    HostProblem host = bench::random_problem(seed);
-    expect_passes(host, seed % 2 == 0 ? 2 : 3);
-    if (HasFailure()) break;
   }
 }
 
@@ -472,26 +151,6 @@ TEST_P(EveryTarget, FewRowsReadEveryByteOfFp8) {
   }
 }
 
-// Head dimensions that end within a vector, and tiles of 4, 2 and 1 rows.
-TEST_P(EveryTarget, PassesTheGatesOnAnyFewRows) {
-  for (const int64_t head_dim : {1, 63, 64, 80, 128, 256}) {
-    for (int64_t rows = 1; rows <= 16; ++rows) {
-      for (const DType dtype : kDTypes) {
-        SCOPED_TRACE(fmt::format("{}, {} rows, D {}", to_string(dtype), rows, head_dim));
-        Problem problem = problem_of({.batch = 1,
-                                      .heads_q = 2 * rows,
-                                      .heads_kv = 2,
-                                      .seqlen_q = 1,
-                                      .seqlen_kv = 70,
-                                      .head_dim = head_dim},
-                                     dtype);
-        HostProblem host = bench::make_host_problem(problem, static_cast<uint64_t>(rows));
-        expect_passes(host);
-      }
-    }
-  }
-}
-
 // A value that is NaN or infinite, in a cache that few rows read: its column is not finite in the
 // rows that attend to it. All other elements have the same bits as with a 0.
 TEST_P(EveryTarget, FewRowsChooseValuesThatAreNotFinite) {
@@ -499,7 +158,7 @@ TEST_P(EveryTarget, FewRowsChooseValuesThatAreNotFinite) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   bench::Random random(13);
   for (const int64_t head_dim : {1, 63, 80, 256}) {
-    for (const DType dtype : kDTypes) {
+    for (const DType dtype : kInputTypes) {
       for (const double value : {kNaN, kInf, -kInf}) {
         const int64_t rows = random.integer(1, 16), keys = 70, key = random.integer(0, keys - 1);
         const int64_t element = random.integer(0, head_dim - 1);
@@ -534,25 +193,6 @@ TEST_P(EveryTarget, FewRowsChooseValuesThatAreNotFinite) {
         }
       }
     }
-  }
-}
-
-// NaN whose payload has every bit set, like poisoned memory, also in lanes past the last key.
-TEST_P(EveryTarget, HiddenKeysOfAnyBitsDoNotReachTheOutput) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    Problem problem =
-        problem_of({.heads_q = 2, .heads_kv = 1, .seqlen_q = 20, .seqlen_kv = 300}, dtype);
-    problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-    HostProblem host = bench::make_host_problem(problem, 9);
-    host.at("seqlens_kv").set(0, 70), host.at("seqlens_kv").set(1, 257);
-    for (const char* const name : {"k", "v"}) {
-      for (int64_t i = 0; i < 2 * 300 * 64; ++i) {
-        const int64_t key = i / 64 % 300;
-        if (key < (i < 300 * 64 ? 70 : 257)) continue;
-        host.at(name).set(i, std::numeric_limits<double>::quiet_NaN());
-      }
-    }
-    expect_passes(host);
   }
 }
 

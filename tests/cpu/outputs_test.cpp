@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "bench/gate/gates.hpp"
-#include "tests/cpu/each_target.hpp"
-#include "tests/cpu/run_on_host.hpp"
+#include "tests/cpu/forward_problem.hpp"
+#include "tests/cpu/judge.hpp"
 
 namespace flashcore {
 namespace {
 
 using bench::HostProblem;
 using ::testing::ElementsAre;
+using testing::f32;
 using ::testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -27,10 +27,6 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 struct Shape {
   int64_t batch = 1, heads = 1, seqlen_q = 1, seqlen_kv = 1, head_dim = 8;
 };
-
-TensorDesc f32(std::initializer_list<int64_t> shape) {
-  return TensorDesc::contiguous(DType::f32, shape);
-}
 
 Problem problem_of(const Shape& s, DType o_dtype, DType dtype = DType::f32) {
   Problem problem;
@@ -44,10 +40,7 @@ Problem problem_of(const Shape& s, DType o_dtype, DType dtype = DType::f32) {
 }
 
 Status run(HostProblem& host, const std::string& kernel, int threads = 3) {
-  PlanOptions options;
-  options.kernel = kernel;
-  options.threads = threads;
-  return testing::run_on_host(host, options);
+  return testing::run_on_host(host, testing::on_kernel(kernel, threads));
 }
 
 // Runs the reference, the naive computation if it has the type, and the SIMD kernel on every
@@ -346,10 +339,7 @@ TEST(LargestValues, AreTheSameAtAnyNumberOfThreads) {
     ASSERT_TRUE(reference.ok()) << reference.status().message();
     std::vector<std::vector<double>> first;
     for (const int threads : {1, 2, 5}) {
-      bench::poison_outputs(host);
-      ASSERT_TRUE(run(host, "cpu_simd", threads).ok());
-      const bench::Verdict verdict = bench::judge(host, *reference);
-      EXPECT_TRUE(verdict.passed) << verdict.failure;
+      testing::expect_passes(host, *reference, testing::on_kernel("cpu_simd", threads));
       const std::vector<std::vector<double>> got = {values(host, "o"), values(host, "amax_o"),
                                                     values(host, "amax_s")};
       if (first.empty()) first = got;

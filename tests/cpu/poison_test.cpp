@@ -15,7 +15,7 @@
 #include "bench/tensors/random.hpp"
 #include "plan/table.hpp"
 #include "problem/problem.hpp"
-#include "tests/cpu/each_target.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/problem/run_plan.hpp"
 #include "tests/problem_count.hpp"
 
@@ -101,10 +101,7 @@ class Attendance {
 
 // Returns false if the kernel refuses the problem.
 bool run(HostProblem& host, const std::string& kernel) {
-  PlanOptions options;
-  options.kernel = kernel;
-  options.threads = 2;
-  const Result<Plan> plan = make_plan(host.problem, options);
+  const Result<Plan> plan = make_plan(host.problem, testing::on_kernel(kernel));
   if (!plan.ok()) return false;
   const Status status = run_plan(plan, host.arguments());
   EXPECT_TRUE(status.ok()) << status.message();

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bench/cases/random_layout.hpp"
 #include "problem/dtype.hpp"
@@ -89,15 +89,6 @@ void fill_special(QuantizeCase& one, Random& random) {
 
 }  // namespace
 
-QuantizeArguments QuantizeCase::arguments() {
-  return {.x = at("x").data(),
-          .x_out = at("x_out").data(),
-          .scale = static_cast<float*>(at("scale").data()),
-          .mean = pointer<float>("mean"),
-          .cu_seqlens = pointer<const int32_t>("cu_seqlens"),
-          .seqlens = pointer<const int32_t>("seqlens")};
-}
-
 std::string QuantizeCase::text() const {
   const auto shape = [](const TensorDesc& tensor) {
     return fmt::format("{}",
@@ -112,13 +103,8 @@ QuantizeCase make_quantize(const Quantize& what, uint64_t seed) {
   QuantizeCase one;
   one.what = what;
   Random random(seed);
-  one.tensors.emplace("x", HostTensor(what.x)).first->second.fill([&] { return random.normal(); });
-  one.tensors.emplace("x_out", HostTensor(what.x_out));
-  one.tensors.emplace("scale", HostTensor(what.scale));
-  for (const auto& [name, tensor] :
-       {std::pair{"mean", what.mean}, {"cu_seqlens", what.cu_seqlens}, {"seqlens", what.seqlens}}) {
-    if (tensor) one.tensors.emplace(name, HostTensor(*tensor));
-  }
+  one.add_described();
+  one.at("x").fill([&] { return random.normal(); });
   return one;
 }
 

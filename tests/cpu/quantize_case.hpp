@@ -2,26 +2,15 @@
 // element by element. The tests of every backend use it.
 #pragma once
 
-#include <map>
 #include <string>
-#include <vector>
 
-#include "bench/tensors/host_tensor.hpp"
 #include "bench/tensors/random.hpp"
 #include "flashcore/quantize.hpp"
+#include "tests/cpu/call_case.hpp"
 
 namespace flashcore::testing {
 
-struct QuantizeCase {
-  Quantize what;
-  std::map<std::string, bench::HostTensor> tensors;  // x, x_out, scale, and the optional ones
-
-  bench::HostTensor& at(const std::string& name) { return tensors.at(name); }
-  template <class T>
-  T* pointer(const std::string& name) {
-    return tensors.contains(name) ? static_cast<T*>(at(name).data()) : nullptr;
-  }
-  QuantizeArguments arguments();
+struct QuantizeCase : CallCase<Quantize> {
   std::string text() const;
 };
 

@@ -7,7 +7,7 @@
 #include "bench/cases/fp8_cases.hpp"
 #include "bench/cases/score_cases.hpp"
 #include "tests/cpu/each_target.hpp"
-#include "tests/cpu/run_on_host.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/problem_count.hpp"
 
 namespace flashcore {
@@ -15,18 +15,7 @@ namespace {
 
 using bench::HostProblem;
 using bench::ScoreCase;
-
-void expect_passes(const ScoreCase& one, HostProblem& host, const bench::Reference& reference,
-                   const char* kernel, const std::string& how) {
-  PlanOptions options;
-  options.kernel = kernel;
-  options.threads = 2;
-  bench::poison_outputs(host);
-  const Status status = testing::run_on_host(host, options);
-  ASSERT_TRUE(status.ok()) << one.name << ": " << status.message();
-  const bench::Verdict verdict = bench::judge(host, reference);
-  EXPECT_TRUE(verdict.passed) << one.name << ", " << kernel << how << ": " << verdict.failure;
-}
+using testing::expect_passes, testing::on_kernel;
 
 // Runs on the best instruction set, and alternates between the others.
 TEST(HardScores, OnTheSimdKernel) {
@@ -37,7 +26,8 @@ TEST(HardScores, OnTheSimdKernel) {
     const Result<bench::Reference> reference = bench::score_reference(one, host);
     ASSERT_TRUE(reference.ok()) << reference.status().message();
     for (const uint64_t target : {uint64_t{0}, ++n}) {
-      expect_passes(one, host, *reference, "cpu_simd", ", " + targets.use(target));
+      SCOPED_TRACE(one.name + ", " + targets.use(target));
+      expect_passes(host, *reference, on_kernel("cpu_simd"));
     }
   }
 }
@@ -58,8 +48,8 @@ TEST(HardScores, OfFp8AreAsFp32OnTheSimdKernel) {
       Result<bench::Reference> reference = bench::score_reference(one, host);
       ASSERT_TRUE(reference.ok()) << reference.status().message();
       reference->limits = bench::gate_limits(DType::f32);
-      expect_passes(one, host, *reference, "cpu_simd",
-                    std::string(", ") + std::string(to_string(dtype)) + ", " + targets.use(n++));
+      SCOPED_TRACE(one.name + ", " + std::string(to_string(dtype)) + ", " + targets.use(n++));
+      expect_passes(host, *reference, on_kernel("cpu_simd"));
     }
   }
 }
@@ -79,7 +69,8 @@ TEST(HardScores, OnTheNaiveKernel) {
     HostProblem host = bench::fill(one);
     const Result<bench::Reference> reference = bench::score_reference(one, host);
     ASSERT_TRUE(reference.ok()) << reference.status().message();
-    expect_passes(one, host, *reference, "naive", "");
+    SCOPED_TRACE(one.name);
+    expect_passes(host, *reference, on_kernel("naive"));
     ++passed;
   }
   EXPECT_GT(passed, kSanitized ? 10 : 50);

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bench/cases/random_layout.hpp"
 #include "flashcore/quantize.hpp"
@@ -81,14 +83,7 @@ MergeCase random_merge(Random& random) {
                          false);
   what.lse_a = what.lse_b = TensorDesc::contiguous(DType::f32, {batch, heads, rows});
   if (random.chance(0.8)) what.lse = what.lse_a;
-  for (const auto& [name, desc] : {std::pair{"o_a", what.o_a},
-                                   {"o_b", what.o_b},
-                                   {"o", what.o},
-                                   {"lse_a", what.lse_a},
-                                   {"lse_b", what.lse_b}}) {
-    one.tensors.emplace(name, HostTensor(desc));
-  }
-  if (what.lse) one.tensors.emplace("lse", HostTensor(*what.lse));
+  one.add_described();
   for (const char* const name : {"o_a", "o_b"}) one.at(name).fill([&] { return random.normal(); });
   for (const auto& [lse, o] : {std::pair{"lse_a", "o_a"}, {"lse_b", "o_b"}}) {
     HostTensor& values = one.at(lse);

@@ -74,13 +74,8 @@ TEST(Merge, RoundsToNearestEven) {
     MergeCase one;
     one.what.o_a = one.what.o_b = one.what.o = TensorDesc::contiguous(dtype, {1, 1, 1, 64});
     one.what.lse_a = one.what.lse_b = TensorDesc::contiguous(DType::f32, {1, 1, 1});
-    for (const char* const name : {"o_a", "o_b", "o"}) {
-      one.tensors.emplace(name, HostTensor(one.what.o));
-    }
-    for (const char* const name : {"lse_a", "lse_b"}) {
-      one.tensors.emplace(name, HostTensor(one.what.lse_a));
-      one.at(name).set(0, 0);  // weights 1/2 each
-    }
+    one.add_described();
+    for (const char* const name : {"lse_a", "lse_b"}) one.at(name).set(0, 0);  // weights 1/2 each
     Random random(11);
     for (const char* const name : {"o_a", "o_b"}) {
       one.at(name).fill([&] { return random.normal() * std::exp2(random.integer(-20, 10)); });
@@ -106,6 +101,7 @@ TEST(Merge, MakesTwoHalvesTheWhole) {
   one.what.o_a = one.what.o_b = one.what.o = whole.o;
   one.what.lse_a = one.what.lse_b = *whole.lse;
   one.what.lse = whole.lse;
+  one.add_described();
   for (const auto& [part, first, count] :
        {std::tuple{std::string("a"), int64_t{0}, cut}, {std::string("b"), cut, 100 - cut}}) {
     Problem half = whole;
@@ -113,16 +109,12 @@ TEST(Merge, MakesTwoHalvesTheWhole) {
     Arguments args = host.arguments();
     args.k = static_cast<const float*>(args.k) + first * 32;
     args.v = static_cast<const float*>(args.v) + first * 32;
-    one.tensors.emplace("o_" + part, HostTensor(whole.o));
-    one.tensors.emplace("lse_" + part, HostTensor(*whole.lse));
     args.o = one.at("o_" + part).data();
     args.lse = one.at("lse_" + part).data();
     const Result<Plan> plan = make_plan(half);
     ASSERT_TRUE(plan.ok());
     ASSERT_TRUE(plan->run(args).ok());
   }
-  one.tensors.emplace("o", HostTensor(whole.o));
-  one.tensors.emplace("lse", HostTensor(*whole.lse));
   // In place: o is o_a, and lse is lse_a.
   ASSERT_TRUE(merge(one.what, one.arguments()).ok());
   for (int64_t i = 0; i < host.at("o").elements(); ++i) {
@@ -141,12 +133,9 @@ TEST(Merge, RefusesWhatMakesNoSense) {
   one.what.o_a = one.what.o_b = one.what.o = TensorDesc::contiguous(DType::bf16, {2, 2, 3, 8});
   one.what.lse_a = one.what.lse_b = TensorDesc::contiguous(DType::f32, {2, 2, 3});
   one.what.lse = one.what.lse_a;
-  for (const char* const name : {"o_a", "o_b", "o"}) {
-    one.tensors.emplace(name, HostTensor(one.what.o)).first->second.fill([] { return 1.0; });
-  }
-  for (const char* const name : {"lse_a", "lse_b", "lse"}) {
-    one.tensors.emplace(name, HostTensor(one.what.lse_a)).first->second.fill([] { return 0.0; });
-  }
+  one.add_described();
+  for (const char* const name : {"o_a", "o_b", "o"}) one.at(name).fill([] { return 1.0; });
+  for (const char* const name : {"lse_a", "lse_b", "lse"}) one.at(name).fill([] { return 0.0; });
   ASSERT_TRUE(merge(one.what, one.arguments()).ok());
   const auto refused = [&](const Merge& what, const MergeArguments& args, const char* sentence) {
     const Status status = merge(what, args);
@@ -265,10 +254,8 @@ TEST(Append, RotationKeepsProductsOfEqualDistances) {
     what.q = what.q_out = what.k_new;
     what.rope_base = 100;
     what.interleaved = interleaved;
-    for (const char* const name : {"k_new", "v_new", "k", "v", "q", "q_out"}) {
-      one.add(name, what.k_new).fill([] { return 0.0; });
-    }
-    one.add("seqlens_kv", what.seqlens_kv).set(0, 0);
+    one.add_described();
+    for (auto& [name, tensor] : one.tensors) tensor.fill([] { return 0.0; });
     Random random(3);
     for (int64_t d = 0; d < 16; ++d) {  // the same query and key at each position
       const double q = random.normal(), k = random.normal();
@@ -299,11 +286,10 @@ TEST(Append, SaturatesInFp8) {
     what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 6});
     what.k = what.v = TensorDesc::contiguous(dtype, {1, 1, 2, 6});
     what.seqlens_kv = i32(1);
-    one.add("k_new", what.k_new);
-    one.add("v_new", what.v_new);
-    one.add("k", what.k).fill([] { return 0.0; });
-    one.add("v", what.v).fill([] { return 0.0; });
-    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+    one.add_described();
+    one.at("k").fill([] { return 0.0; });
+    one.at("v").fill([] { return 0.0; });
+    one.at("seqlens_kv").set(0, 1);
     for (const char* const name : {"k_new", "v_new"}) {
       const double rows[] = {1e6, -1e6, kInf, -kInf, 1.0, kNaN};
       one.at(name).fill([&, n = 0]() mutable { return rows[n++]; });

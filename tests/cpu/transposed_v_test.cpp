@@ -13,7 +13,7 @@
 #include "flashcore/quantize.hpp"
 #include "problem/transposed.hpp"
 #include "tests/cpu/each_target.hpp"
-#include "tests/cpu/run_on_host.hpp"
+#include "tests/cpu/judge.hpp"
 #include "tests/problem_count.hpp"
 
 namespace flashcore {
@@ -192,9 +192,7 @@ TEST(TransposedV, HasTheBitsOfVInRows) {
     HostProblem columns = with_transposed_v(rows, seed % 2 == 0 ? Hidden::nan : Hidden::zeros);
     for (const char* const kernel : {"reference", "cpu_simd"}) {
       SCOPED_TRACE(std::string(kernel) + " " + target + ": " + bench::describe(drawn));
-      PlanOptions options;
-      options.kernel = kernel;
-      options.threads = 2;
+      const PlanOptions options = testing::on_kernel(kernel);
       bench::poison_outputs(rows);
       bench::poison_outputs(columns);
       const Status of_rows = testing::run_on_host(rows, options);
@@ -221,8 +219,7 @@ TEST(TransposedV, IsAlsoThatOfACache) {
   rows.at("cache_leftpad").set(1, 0);
   HostProblem columns = with_transposed_v(rows, Hidden::nan);
   for (const char* const kernel : {"reference", "cpu_simd"}) {
-    PlanOptions options;
-    options.kernel = kernel;
+    const PlanOptions options = testing::on_kernel(kernel);
     ASSERT_TRUE(testing::run_on_host(rows, options).ok());
     ASSERT_TRUE(testing::run_on_host(columns, options).ok());
     ASSERT_NO_FATAL_FAILURE(expect_same_outputs(columns, rows)) << kernel;

@@ -28,6 +28,7 @@
 #include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
 #include "plan/tuning_plans.hpp"
+#include "tests/cuda/random_passes.hpp"
 #include "tests/cuda/stubs/kernel_stubs.hpp"
 #include "tests/cuda/stubs/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
