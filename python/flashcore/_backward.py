@@ -41,7 +41,7 @@ class Gradients(NamedTuple):
 class BackwardCall(NamedTuple):
     """The arguments of `attention_backward`."""
 
-    arrays: dict[str, Any]  # the present ones, by name, those of OUTPUTS last
+    arrays: dict[str, Any]  # the present ones, by name, OUTPUTS last
     asked: tuple[str, ...]  # the requested OPTIONAL_OUTPUTS
     grad_dtype: Any
     options: Options

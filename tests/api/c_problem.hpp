@@ -31,7 +31,7 @@ inline flashcore_problem small_problem() {
   return problem;
 }
 
-// The same of the C++ interface.
+// The C++ interface takes the same problem.
 inline Problem small_cpp_problem() {
   Problem problem;
   problem.q = problem.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});

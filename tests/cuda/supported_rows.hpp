@@ -26,7 +26,7 @@ struct SupportedRow {
   // What the variant is for, and its sentence where that is not there.
   void (*need)(ForwardProblem&) = nullptr;
   std::string_view without = {};
-  // Of two features that it computes one at a time.
+  // Two features that it computes one at a time.
   Features not_together = {};
   bool asks_another = false;  // a kernel within it may refuse what it computes
 };

@@ -1,5 +1,5 @@
 // A variant of the table computes what its row says (supported_rows.cpp), and refuses everything else in the words of
-// all kernels. Refusals that are not of a set are tested beside their kernel.
+// all kernels. Other refusals are tested with their kernel.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -200,7 +200,7 @@ inline bool change_tensor(flashcore_tensor& tensor, int choice, Source& source) 
   }
 }
 
-// Of the tensors of a cache none: those come before and after them.
+// Without the tensors of a cache, which come before and after them.
 constexpr size_t kBeforeCaches = 18, kCaches = 7;
 static_assert(kOperands<Problem>[kBeforeCaches].name == "page_table" &&
               kOperands<Problem>[kBeforeCaches + kCaches].name == "o_scale");
@@ -336,7 +336,7 @@ class Memory {
   std::array<Buffer, kOperands<What>.size()> buffers_;
 };
 
-// Of a problem, with lengths; false if it would be large.
+// A problem's memory and arguments, with lengths; false if it would be large.
 inline bool make_forward(const flashcore_problem& problem, Source& source, Memory<Problem>& memory,
                          flashcore_arguments& arguments) {
   if (!memory.make(problem, source)) return false;

@@ -36,7 +36,7 @@ struct Asked {
   std::string_view sentence;
 };
 
-// Of a forward problem.
+// Changes a forward problem.
 inline std::function<void(BackwardProblem&)> of(void (*ask)(ForwardProblem&)) {
   return [ask](BackwardProblem& problem) { ask(problem.forward); };
 }

@@ -20,7 +20,7 @@ def row(**changed) -> dict:
             "p50_us": 100.0, "p90_us": 110.0, "samples": 27, "copy_us": 80.0} | changed
 
 
-class Evidence:
+class Evidence(evidence.Evidence):
     root = None
 
     def __init__(self, rows):
