@@ -73,7 +73,7 @@ struct Shape {
 };
 
 template <int kConfigIndex>
-using ColumnsShape = Shape<kConfigIndex, false, false, true>;
+using TransposedVShape = Shape<kConfigIndex, false, false, true>;
 template <int kConfigIndex, bool kE5M2>
 using OptionShape = Shape<kConfigIndex, true, kE5M2>;
 
