@@ -386,8 +386,9 @@ std::vector<Refusal> refusals() {
     const auto bend = [&](Problem& p) {
       bench::set_tensor(p, one.tensor, bench::contiguous(one.dtype, one.shape));
     };
-    const std::string value =
-        std::string_view(one.value).empty() ? fmt::format("[{}]", fmt::join(one.shape, ", ")) : one.value;
+    const std::string value = std::string_view(one.value).empty()
+                                  ? fmt::format("[{}]", fmt::join(one.shape, ", "))
+                                  : one.value;
     table.push_back({one.name, one.base, bend, std::string(one.tensor) + ":", value, one.wanted});
   }
   return table;
