@@ -18,7 +18,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,6 +26,7 @@
 #include "bench/cases/cases.hpp"
 #include "bench/cases/work.hpp"
 #include "bench/evidence/evidence.hpp"
+#include "bench/evidence/report_program.hpp"
 #include "bench/gate/sampled_gate.hpp"
 #include "bench/peers/unfused_blas.hpp"
 #include "bench/time/cpu_peak.hpp"
@@ -39,28 +39,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Settings {
-  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int64_t thread_count = std::max(1u, std::thread::hardware_concurrency());
   std::string json;
   bool quick = false;     // fewer repetitions and no sequences past 8192
   bool cpu_time = false;  // the process's CPU time per thread, not wall time
+
+  int threads() const { return static_cast<int>(thread_count); }
 };
 
-Settings settings_of_process;  // set once, in main
+Settings settings;  // set once, in main
 
 double seconds_now() {
-  if (!settings_of_process.cpu_time) {
+  if (!settings.cpu_time) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return std::chrono::duration<double>(now).count();
   }
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return (static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec)) /
-         settings_of_process.threads;
-}
-
-[[noreturn]] void fail(const std::string& sentence) {
-  fmt::print(stderr, "flashcore_cpu_report: {}\n", sentence);
-  std::exit(1);
+         settings.threads();
 }
 
 Case case_of(DType dtype, int64_t batch, int64_t heads, int64_t seqlen, int64_t head_dim) {
@@ -77,9 +74,7 @@ class Bench {
     PlanOptions options;
     options.kernel = "cpu_simd";
     options.threads = threads;
-    Result<Plan> plan = make_plan(host_.problem, options);
-    if (!plan.ok()) fail(plan.status().message());
-    plan_.emplace(std::move(*plan));
+    plan_.emplace(taken(make_plan(host_.problem, options)));
     memory_.resize(plan_->workspace_bytes() + 256);
     if (gate_flop > 0) gate(gate_flop, threads);
   }
@@ -101,10 +96,9 @@ class Bench {
   }
 
   void gate(double gate_flop, int threads) {
-    const Result<SampledReference> reference = SampledReference::compute(host_, gate_flop, threads);
-    if (!reference.ok()) fail(reference.status().message());
+    const SampledReference reference = taken(SampledReference::compute(host_, gate_flop, threads));
     run();
-    const Verdict verdict = reference->judge(host_);
+    const Verdict verdict = reference.judge(host_);
     if (!verdict.passed) fail(fmt::format("{} failed its gate: {}", name_, verdict.failure));
   }
 
@@ -137,16 +131,16 @@ std::vector<double> time_in_turns(const std::vector<std::function<void()>>& subj
 }
 
 // The fraction of the FMA peak, with the peak measured between the runs.
-Json report_peak(const Settings& settings) {
+Json report_peak() {
   Json rows = Json::array();
   fmt::print("share of the fp32 FMA peak, not causal\n");
   for (const auto& [dtype, head_dim] :
        {std::pair{DType::f32, 128}, {DType::f32, 64}, {DType::bf16, 128}, {DType::f16, 128}}) {
-    Bench bench(case_of(dtype, 2, 8, 2048, head_dim), settings.threads);
+    Bench bench(case_of(dtype, 2, 8, 2048, head_dim), settings.threads());
     CpuPeak peak;
     double best = HUGE_VAL;
     for (int repeat = 0; repeat < 3; ++repeat) {
-      const CpuPeak probed = measure_cpu_peak(settings.threads, 0.2, settings.cpu_time);
+      const CpuPeak probed = measure_cpu_peak(settings.threads(), 0.2, settings.cpu_time);
       if (probed.flop_per_second > peak.flop_per_second) peak = probed;
       best = std::min(best, time_in_turns({[&] { bench.run(); }}, 5, 1)[0]);
     }
@@ -164,8 +158,8 @@ Json report_peak(const Settings& settings) {
   return rows;
 }
 
-Json report_unfused(const Settings& settings) {
-  Result<UnfusedBlas> peer = UnfusedBlas::load(settings.threads);
+Json report_unfused() {
+  Result<UnfusedBlas> peer = UnfusedBlas::load(settings.threads());
   if (!peer.ok()) {
     fmt::print("against unfused BLAS: {}\n", peer.status().message());
     return {{"missing", peer.status().message()}};
@@ -173,7 +167,7 @@ Json report_unfused(const Settings& settings) {
   fmt::print("against unfused attention by {}\n", peer->version());
   Json rows = Json::array();
   for (const int64_t head_dim : {64, 128}) {
-    Bench bench(case_of(DType::f32, 2, 8, 2048, head_dim), settings.threads);
+    Bench bench(case_of(DType::f32, 2, 8, 2048, head_dim), settings.threads());
     HostProblem& host = bench.host();
     std::vector<float> out(static_cast<size_t>(host.at("o").elements()));
     const Arguments args = host.arguments();
@@ -220,12 +214,13 @@ int64_t status_kilobytes(std::string_view field) {
   return 0;
 }
 
-Json report_scaling(const Settings& settings) {
+Json report_scaling() {
   Json rows = Json::array();
   fmt::print("quadratic in S: f32, B 1, H 4, D 64; memory past the tensors themselves\n");
   const int64_t longest = settings.quick ? 8192 : 16384;
   for (int64_t seqlen = 512; seqlen <= longest; seqlen *= 2) {
-    Bench bench(case_of(DType::f32, 1, 4, seqlen, 64), settings.threads, seqlen <= 2048 ? 1e8 : 0);
+    Bench bench(case_of(DType::f32, 1, 4, seqlen, 64), settings.threads(),
+                seqlen <= 2048 ? 1e8 : 0);
     std::ofstream("/proc/self/clear_refs") << 5;  // restarts VmHWM
     const int64_t before = status_kilobytes("VmRSS");
     bench.run();
@@ -250,7 +245,7 @@ Json report_scaling(const Settings& settings) {
   Json heads = Json::array();
   fmt::print("linear in B*H: f32, S 1024, D 64\n");
   for (const int64_t n : {4, 8, 16, 32, 64}) {
-    Bench bench(case_of(DType::f32, n / 4, 4, 1024, 64), settings.threads, 1e8);
+    Bench bench(case_of(DType::f32, n / 4, 4, 1024, 64), settings.threads(), 1e8);
     const double seconds = time_in_turns({[&] { bench.run(); }}, 7, 2)[0];
     fmt::print("  B*H {:4} {:9.2f} ms, {:.3f} ms per head\n", n, seconds * 1e3,
                seconds * 1e3 / static_cast<double>(n));
@@ -260,13 +255,13 @@ Json report_scaling(const Settings& settings) {
 }
 
 // Compares the input types, timed in turns.
-Json report_dtypes(const Settings& settings) {
+Json report_dtypes() {
   Json rows = Json::array();
   fmt::print("input types, time relative to f32\n");
   for (const auto& [seqlen, head_dim] : {std::pair{512, 64}, {2048, 64}, {2048, 128}}) {
     std::vector<Bench> benches;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f8e4m3}) {
-      benches.emplace_back(case_of(dtype, 1, 8, seqlen, head_dim), settings.threads);
+      benches.emplace_back(case_of(dtype, 1, 8, seqlen, head_dim), settings.threads());
     }
     std::vector<std::function<void()>> subjects;
     for (Bench& bench : benches) subjects.emplace_back([&bench] { bench.run(); });
@@ -284,7 +279,7 @@ Json report_dtypes(const Settings& settings) {
 }
 
 // In addition to the goals: other common problems.
-Json report_others(const Settings& settings) {
+Json report_others() {
   Json rows = Json::array();
   fmt::print("others\n");
   std::vector<Case> cases;
@@ -299,7 +294,7 @@ Json report_others(const Settings& settings) {
     cases.insert(cases.end(), {causal, case_of(dtype, 1, 8, 512, 64), decode});
   }
   for (const Case& one : cases) {
-    Bench bench(one, settings.threads, one.seqlen_q == 1 ? 0 : 1e8);
+    Bench bench(one, settings.threads(), one.seqlen_q == 1 ? 0 : 1e8);
     const double seconds = time_in_turns({[&] { bench.run(); }}, 11, 2)[0];
     fmt::print("  {:44} {:8.3f} ms {:8.1f} GFLOP/s\n", bench.name(), seconds * 1e3,
                bench.flop() / seconds * 1e-9);
@@ -310,52 +305,27 @@ Json report_others(const Settings& settings) {
   return rows;
 }
 
-int report(const Settings& settings) {
+void report() {
   const BuildInfo build = build_info();
   const char* const clock = settings.cpu_time ? "processor time a thread" : "wall time";
   Json evidence = new_evidence("cpu");
   const std::string processor = evidence["host"]["processor"];
   fmt::print("flashcore {} on {}, {}, {} threads, {}\n", build.version, processor, build.cpu_target,
-             settings.threads, clock);
+             settings.threads(), clock);
   evidence["device"] = {{"name", processor},
                         {"kind", "cpu"},
                         {"cpu_target", build.cpu_target},
-                        {"threads", settings.threads}};
+                        {"threads", settings.threads()}};
   evidence["clock"] = clock;
   evidence["fingerprint"] = cpu_fingerprint("cpu_simd");
   evidence["notes"] = Json::array();
-  evidence["peak"] = report_peak(settings);
-  evidence["unfused"] = report_unfused(settings);
-  evidence["scaling"] = report_scaling(settings);
-  evidence["dtypes"] = report_dtypes(settings);
-  evidence["others"] = report_others(settings);
+  evidence["peak"] = report_peak();
+  evidence["unfused"] = report_unfused();
+  evidence["scaling"] = report_scaling();
+  evidence["dtypes"] = report_dtypes();
+  evidence["others"] = report_others();
   evidence["complete"] = !settings.quick;
-  if (settings.json.empty()) return 0;
-  std::ofstream out(settings.json);
-  out << evidence_text(evidence) << std::flush;
-  if (!out) fail(fmt::format("--json: '{}' could not be written", settings.json));
-  return 0;
-}
-
-Settings parse(int count, char** words) {
-  Settings settings;
-  for (int i = 1; i < count; ++i) {
-    const std::string_view word = words[i];
-    if (word == "--quick") {
-      settings.quick = true;
-    } else if (word == "--cpu-time") {
-      settings.cpu_time = true;
-    } else if (word == "--threads" && i + 1 < count && std::atoi(words[i + 1]) > 0) {
-      settings.threads = std::atoi(words[++i]);
-    } else if (word == "--json" && i + 1 < count && *words[i + 1] != '\0') {
-      settings.json = words[++i];
-    } else {
-      fail(fmt::format(
-          "'{}' is not understood, wanted [--threads N] [--json FILE] [--quick] [--cpu-time]",
-          word));
-    }
-  }
-  return settings;
+  write_report(settings.json, evidence);
 }
 
 }  // namespace
@@ -363,7 +333,12 @@ Settings parse(int count, char** words) {
 
 int main(int count, char** words) {
   using namespace flashcore::bench;
-  settings_of_process = parse(count, words);
+  parse({{"--threads", &settings.thread_count},
+         {"--json", &settings.json},
+         {"--quick", &settings.quick},
+         {"--cpu-time", &settings.cpu_time}},
+        count, words);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a line as soon as it is measured
-  return report(settings_of_process);
+  report();
+  return 0;
 }

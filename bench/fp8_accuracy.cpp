@@ -10,23 +10,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "bench/cases/fp8_cases.hpp"
 #include "bench/device/plan_choice.hpp"
 #include "bench/evidence/evidence.hpp"
-#include "bench/evidence/evidence_file.hpp"
+#include "bench/evidence/report_program.hpp"
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/quantized.hpp"
 #include "bench/time/meter.hpp"
@@ -48,21 +45,12 @@ constexpr const char* kFp8Kernels[] = {"forward_fp8_sm90",
                                        "forward_sm80_throughput:fp8",
                                        "forward_converted:fp8"};
 
-[[noreturn]] void fail(const std::string& sentence) {
-  fmt::print(stderr, "flashcore_fp8_accuracy: {}\n", sentence);
-  std::exit(1);
-}
-
-template <class T>
-T taken(Result<T> result) {
-  if (!result.ok()) fail(result.status().message());
-  return std::move(*result);
-}
-
 struct Settings {
   std::string device = "cuda", json;
-  int threads = 0;
+  int64_t thread_count = 0;
   int64_t seqlen = 2048;
+
+  int threads() const { return static_cast<int>(thread_count); }
 };
 
 HostProblem in_bf16(const HostProblem& wide) {
@@ -117,7 +105,7 @@ class Accuracy {
     HostProblem half = in_bf16(wide);
     judge_all(half, before, {kBf16Kernel});
     QuantizedProblem narrow =
-        taken(quantized(wide, QuantizeChoice{}, cpu_quantizer(settings_.threads)));
+        taken(quantized(wide, QuantizeChoice{}, cpu_quantizer(settings_.threads())));
     judge_all(narrow.host, before, {std::begin(kFp8Kernels), std::end(kFp8Kernels)});
   }
 
@@ -125,7 +113,7 @@ class Accuracy {
 
  private:
   Reference reference_of(HostProblem& host) const {
-    Reference right = taken(compute_reference(host, settings_.threads, false));
+    Reference right = taken(compute_reference(host, settings_.threads(), false));
     right.lse_rounding = 0;  // show errors unadjusted
     return right;
   }
@@ -175,9 +163,9 @@ class Accuracy {
   int64_t head_dim_ = 0;
 };
 
-int report(const Settings& settings) {
+void report(const Settings& settings) {
   PlanOptions plan = taken(gpu_plan(settings.device));
-  plan.threads = settings.threads;
+  plan.threads = settings.threads();
   Accuracy accuracy(settings, plan);
   for (const int64_t head_dim : {128, 64}) {
     for (const Fp8Data& data : fp8_data()) accuracy.measure(data, head_dim);
@@ -189,48 +177,21 @@ int report(const Settings& settings) {
   evidence["seqlen"] = settings.seqlen;
   evidence["rows"] = accuracy.rows;
   evidence["complete"] = true;
-  if (settings.json.empty()) return 0;
-  if (const Status status = check_evidence(evidence); !status.ok()) fail(status.message());
-  const Status status = write_evidence(settings.json, evidence);
-  if (!status.ok()) fail(status.message());
-  return 0;
-}
-
-int64_t number(std::string_view name, const std::string& text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
-    fail(fmt::format("{}: is '{}', wanted 1 to 65536", name, text));
-  }
-  return value;
-}
-
-Settings parse(int count, char** words) {
-  Settings settings;
-  for (int n = 1; n < count; n += 2) {
-    const std::string_view name = words[n];
-    const std::string value = n + 1 < count ? words[n + 1] : "";
-    if (name == "--device" && !value.empty()) {
-      settings.device = value;
-    } else if (name == "--json" && !value.empty()) {
-      settings.json = value;
-    } else if (name == "--threads") {
-      settings.threads = static_cast<int>(number(name, value));
-    } else if (name == "--seqlen") {
-      settings.seqlen = number(name, value);
-    } else {
-      fail(
-          fmt::format("'{}' is not understood, wanted [--device DEVICE] [--threads N] "
-                      "[--seqlen N] [--json FILE]",
-                      name));
-    }
-  }
-  return settings;
+  write_report(settings.json, evidence);
 }
 
 }  // namespace
 }  // namespace flashcore::bench
 
 int main(int count, char** words) {
-  return flashcore::bench::report(flashcore::bench::parse(count, words));
+  using namespace flashcore::bench;
+  constexpr int64_t kLongest = 65536;
+  Settings settings;
+  parse({{"--device", &settings.device},
+         {"--json", &settings.json},
+         {"--threads", &settings.thread_count},
+         {"--seqlen", &settings.seqlen, kLongest}},
+        count, words);
+  report(settings);
+  return 0;
 }

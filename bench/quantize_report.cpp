@@ -12,15 +12,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/cases/fp8_cases.hpp"
 #include "bench/evidence/evidence.hpp"
-#include "bench/evidence/evidence_file.hpp"
+#include "bench/evidence/report_program.hpp"
 #include "bench/gate/quantization_error.hpp"
 #include "bench/tensors/random.hpp"
 
@@ -29,16 +27,6 @@ namespace {
 
 constexpr int64_t kHeadsQ = 4, kHeadsKv = 2, kQueries = 64, kKeys = 1000, kWidth = 128;
 constexpr uint64_t kSeeds = 3;
-
-[[noreturn]] void fail(const std::string& sentence) {
-  fmt::print(stderr, "flashcore_quantize_report: {}\n", sentence);
-  std::exit(1);
-}
-
-struct Settings {
-  int threads = 0;
-  std::string json;
-};
 
 // Data whose keys have a common part in each channel, as in trained models.
 std::vector<Fp8Data> channel_data() {
@@ -140,21 +128,17 @@ std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<
                     draw(data, {1, kHeadsQ, kQueries, kWidth}, {1, kHeadsKv, kKeys, kWidth}, seed),
                 rotated = host;
     for (const char* const name : {"q", "k"}) rotate(rotated.at(name));
-    const Result<Reference> right = compute_reference(host, threads, false);
-    if (!right.ok()) fail(right.status().message());
+    const Reference right = taken(compute_reference(host, threads, false));
     for (size_t n = 0; n < ways.size(); ++n) {
       HostProblem& given = ways[n].rotated ? rotated : host;
-      Result<QuantizedProblem> narrow = quantized(given, ways[n].choice, cpu_quantizer(threads));
-      if (!narrow.ok()) fail(narrow.status().message());
-      const Result<QuantizationError> error = quantization_error(given, *right, *narrow, threads);
-      if (!error.ok()) fail(error.status().message());
-      errors[n] = worse(errors[n], *error);
+      QuantizedProblem narrow = taken(quantized(given, ways[n].choice, cpu_quantizer(threads)));
+      errors[n] = worse(errors[n], taken(quantization_error(given, right, narrow, threads)));
     }
   }
   return errors;
 }
 
-int report(const Settings& settings) {
+void report(int threads, const std::string& json) {
   const std::vector<Way> ways = all_ways();
   nlohmann::ordered_json evidence = new_evidence("quantization");
   evidence["device"] = {{"name", evidence["host"]["processor"]}, {"kind", "cpu"}};
@@ -165,7 +149,7 @@ int report(const Settings& settings) {
   std::vector<Fp8Data> all = fp8_data();
   for (Fp8Data& data : channel_data()) all.push_back(std::move(data));
   for (const Fp8Data& data : all) {
-    const std::vector<QuantizationError> errors = errors_of(data, ways, settings.threads);
+    const std::vector<QuantizationError> errors = errors_of(data, ways, threads);
     for (size_t n = 0; n < ways.size(); ++n) {
       const auto& [scales, choice, rotated] = ways[n];
       fmt::print("{:14} {} {:6} {:8} {:7}  relative {:.2e}  scaled {:.2e}  LSE {:.2e}\n", data.name,
@@ -183,33 +167,17 @@ int report(const Settings& settings) {
     }
   }
   evidence["complete"] = true;
-  if (settings.json.empty()) return 0;
-  if (const Status status = check_evidence(evidence); !status.ok()) fail(status.message());
-  const Status status = write_evidence(settings.json, evidence);
-  if (!status.ok()) fail(status.message());
-  return 0;
-}
-
-Settings parse(int count, char** words) {
-  Settings settings;
-  for (int n = 1; n < count; ++n) {
-    const std::string_view name = words[n];
-    if ((name != "--threads" && name != "--json") || n + 1 == count) {
-      fail(fmt::format("'{}' is not understood, wanted [--threads N] [--json FILE]", name));
-    }
-    const std::string value = words[++n];
-    if (name == "--json") {
-      settings.json = value;
-    } else if ((settings.threads = std::atoi(value.c_str())) < 1) {
-      fail(fmt::format("--threads: is '{}', wanted 1 or more", value));
-    }
-  }
-  return settings;
+  write_report(json, evidence);
 }
 
 }  // namespace
 }  // namespace flashcore::bench
 
 int main(int count, char** words) {
-  return flashcore::bench::report(flashcore::bench::parse(count, words));
+  using namespace flashcore::bench;
+  int64_t threads = 0;
+  std::string json;
+  parse({{"--threads", &threads}, {"--json", &json}}, count, words);
+  report(static_cast<int>(threads), json);
+  return 0;
 }

@@ -11,9 +11,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "bench/device/cuda_environment.hpp"
 #include "bench/device/execution.hpp"
 #include "bench/evidence/evidence.hpp"
+#include "bench/evidence/report_program.hpp"
 #include "bench/gate/sampled_gate.hpp"
 #include "bench/tensors/tiled_inputs.hpp"
 #include "bench/time/cuda_timer.hpp"
@@ -158,14 +158,10 @@ std::string chosen_kernel(const Problem& problem) {
   return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
 }
 
-int run(const std::string& out, const std::string& what, const std::vector<DType>& dtypes,
-        double seconds) {
+void run(const std::string& out, const std::string& what, const std::vector<DType>& dtypes,
+         double seconds) {
   const auto start = std::chrono::steady_clock::now();
-  Result<std::unique_ptr<CudaTimer>> timer = CudaTimer::create(kGpu.index, kGridProtocol);
-  if (!timer.ok()) {
-    fmt::print(stderr, "flashcore_small_grid: {}\n", timer.status().message());
-    return 1;
-  }
+  const std::unique_ptr<CudaTimer> timer = taken(CudaTimer::create(kGpu.index, kGridProtocol));
   std::vector<Candidate> candidates = {{"forward_sm90_latency"},
                                        {"forward_sm90_latency:wide"},
                                        {"forward_sm80_latency"},
@@ -183,7 +179,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
   }
   ordered_json evidence = new_evidence("small_grid");
   evidence["device"] = cuda_environment(kGpu.index);
-  evidence["timing"] = (*timer)->protocol();
+  evidence["timing"] = timer->protocol();
   ordered_json& rows = evidence["rows"] = ordered_json::array();
   bool complete = true;
   for (const auto& [one, values] : cases) {
@@ -193,11 +189,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     }
     HostProblem host = allocate(to_problem(one));
     for (const char* const name : {"q", "k", "v"}) values->read(name, 0, host.at(name));
-    const Result<SampledReference> reference = SampledReference::compute(host, kGateWork);
-    if (!reference.ok()) {
-      fmt::print(stderr, "flashcore_small_grid: {}\n", reference.status().message());
-      return 1;
-    }
+    const SampledReference reference = taken(SampledReference::compute(host, kGateWork));
     ordered_json row = {{"dtype", to_string(one.dtype)},
                         {"heads", one.heads_q},
                         {"seqlen", one.seqlen_q},
@@ -207,7 +199,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
                         {"kernels", ordered_json::array()}};
     std::string line = fmt::format("{:29}", text_of(one));
     for (const Candidate& candidate : candidates) {
-      const ordered_json cell = measure(host, *reference, candidate, **timer, what == "eager");
+      const ordered_json cell = measure(host, reference, candidate, *timer, what == "eager");
       if (cell.contains("us")) {
         line += fmt::format("  {} {:.2f}", candidate.name(), cell["us"].get<double>());
         if (cell.contains("eager_us")) {
@@ -224,11 +216,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     rows.push_back(row);
   }
   evidence["complete"] = complete;
-  std::ofstream file(out);
-  file << evidence_text(evidence) << std::flush;
-  if (file) return 0;
-  fmt::print(stderr, "flashcore_small_grid: '{}' could not be written\n", out);
-  return 1;
+  write_report(out, evidence);
 }
 
 }  // namespace
@@ -246,5 +234,6 @@ int main(int argc, char** argv) {
                "usage: flashcore_small_grid OUT.json [grid|eager] [f16|bf16|both] [seconds]\n");
     return 2;
   }
-  return flashcore::bench::run(argv[1], what, dtypes, argc > 4 ? std::atof(argv[4]) : 60);
+  flashcore::bench::run(argv[1], what, dtypes, argc > 4 ? std::atof(argv[4]) : 60);
+  return 0;
 }

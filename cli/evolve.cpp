@@ -13,6 +13,7 @@
 
 #include "bench/device/known_gpus.hpp"
 #include "bench/evidence/evidence_file.hpp"
+#include "bench/io/atomic_file.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
 #include "evolve/evaluate/compile.hpp"
@@ -280,7 +281,7 @@ Result<ExitCode> show(const EvolveOptions& options, Session& session) {
         std::pair{options.page, options.page.empty() ? "" : evolve::report_html(*attempts, title)},
         std::pair{options.jsonl, options.jsonl.empty() ? "" : evolve::jsonl(*attempts)}}) {
     if (path.empty()) continue;
-    FLASHCORE_RETURN_IF_ERROR(evolve::write_file(path, text));
+    FLASHCORE_RETURN_IF_ERROR(io::write_text(path, text));
   }
   session.line(evolve::outcomes_text(*attempts));
   session.line();
@@ -319,7 +320,7 @@ Result<ExitCode> export_program(const EvolveOptions& options, Session& session) 
   if (options.out.empty()) {
     session.line(text);
   } else {
-    FLASHCORE_RETURN_IF_ERROR(evolve::write_file(options.out, text));
+    FLASHCORE_RETURN_IF_ERROR(io::write_text(options.out, text));
     session.line(fmt::format("wrote  {}: attempt {}, {}", options.out, attempt->id,
                              evolve::result_text(*attempt)));
   }

@@ -25,16 +25,11 @@ int64_t sum_of(const std::vector<int64_t>& lengths, size_t count) {
 }
 int64_t sum_of(const std::vector<int64_t>& lengths) { return sum_of(lengths, lengths.size()); }
 
-void set_lengths(HostTensor& tensor, const std::vector<int64_t>& lengths) {
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    tensor.set(static_cast<int64_t>(i), static_cast<double>(lengths[i]));
-  }
-}
-
-void set_starts(HostTensor& tensor, const std::vector<int64_t>& lengths) {
-  for (size_t i = 0; i <= lengths.size(); ++i) {
-    tensor.set(static_cast<int64_t>(i), static_cast<double>(sum_of(lengths, i)));
-  }
+// The starts of entries of these lengths, and the end of the last one.
+std::vector<int64_t> starts_of(const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> starts = {0};
+  for (const int64_t length : lengths) starts.push_back(starts.back() + length);
+  return starts;
 }
 
 }  // namespace
@@ -159,12 +154,12 @@ HostProblem BatchInvarianceCases::fill(size_t batch) const {
   }
   for (const char* const name : {"q", "k", "v"}) fill_rows(host, batch, name);
   if (b.form == Form::packed) {
-    set_starts(host.at("cu_seqlens_q"), b.len_q);
-    set_starts(host.at("cu_seqlens_kv"), b.len_kv);
+    host.at("cu_seqlens_q").assign(starts_of(b.len_q));
+    host.at("cu_seqlens_kv").assign(starts_of(b.len_kv));
   }
   if (b.form == Form::padded) {
-    set_lengths(host.at("seqlens_q"), b.len_q);
-    set_lengths(host.at("seqlens_kv"), b.len_kv);
+    host.at("seqlens_q").assign(b.len_q);
+    host.at("seqlens_kv").assign(b.len_kv);
   }
   Random random(seed_ + 1);
   if (sinks_) host.at("sinks").fill([&] { return random.normal(); });

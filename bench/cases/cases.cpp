@@ -369,24 +369,11 @@ HostProblem fill(const Case& one, uint64_t seed) {
     for (const auto& [name, seqlen, longest] :
          {std::tuple{"cu_seqlens_q", one.seqlen_q, host.problem.max_seqlen_q},
           {"cu_seqlens_kv", one.seqlen_kv, host.problem.max_seqlen_kv}}) {
-      const std::vector<int32_t> starts = packed_starts(one.batch * seqlen, one.batch, longest);
-      for (size_t b = 0; b < starts.size(); ++b) {
-        host.at(name).set(static_cast<int64_t>(b), starts[b]);
-      }
+      host.at(name).assign(packed_starts(one.batch * seqlen, one.batch, longest));
     }
   }
-  if (host.problem.seqlens_kv) {
-    const std::vector<int32_t> lengths = keys_in_use(one);
-    for (size_t b = 0; b < lengths.size(); ++b) {
-      host.at("seqlens_kv").set(static_cast<int64_t>(b), lengths[b]);
-    }
-  }
-  if (one.tree) {
-    const std::vector<int32_t> words = tree_words(one.seqlen_q);
-    for (size_t n = 0; n < words.size(); ++n) {
-      host.at("tree_mask").set(static_cast<int64_t>(n), words[n]);
-    }
-  }
+  if (host.problem.seqlens_kv) host.at("seqlens_kv").assign(keys_in_use(one));
+  if (one.tree) host.at("tree_mask").assign(tree_words(one.seqlen_q));
   if (host.problem.o_scale) host.at("o_scale").set(0, kOutputScale);
   if (one.scales) fill_fp8_inputs(host, seed);
   return host;

@@ -100,12 +100,6 @@ std::vector<int64_t> random_lengths(Random& random, int64_t batch, int64_t large
   return lengths;
 }
 
-void set_all(HostTensor& tensor, std::span<const int64_t> values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    tensor.set(static_cast<int64_t>(i), static_cast<double>(values[i]));
-  }
-}
-
 void draw_masking(Random& random, Problem& problem, const Sizes& s, bool any_feature) {
   problem.causal = random.chance(0.5);
   problem.alignment = random.pick({Alignment::top_left, Alignment::bottom_right, Alignment::given});
@@ -396,8 +390,8 @@ HostProblem RandomDraw::fill() const {
   }
   const bool packed = !packed_q_.empty();
   if (packed) {
-    set_all(host.at("cu_seqlens_q"), packed_q_);
-    if (problem_.cu_seqlens_kv) set_all(host.at("cu_seqlens_kv"), packed_kv_);
+    host.at("cu_seqlens_q").assign(packed_q_);
+    if (problem_.cu_seqlens_kv) host.at("cu_seqlens_kv").assign(packed_kv_);
   }
   if (problem_.causal_offsets) {
     host.at("causal_offsets").fill([&] {
@@ -405,14 +399,14 @@ HostProblem RandomDraw::fill() const {
     });
   }
   if (problem_.seqlens_q) {
-    set_all(host.at("seqlens_q"), random_lengths(random, sizes_.batch, bound_q_));
+    host.at("seqlens_q").assign(random_lengths(random, sizes_.batch, bound_q_));
   }
   std::vector<int64_t> lengths(static_cast<size_t>(packed ? 0 : sizes_.batch), sizes_.seqlen_kv);
   if (space_.caches) {
     fill_random_cache(random, host);
   } else if (problem_.seqlens_kv) {
     lengths = random_lengths(random, sizes_.batch, bound_kv_);
-    set_all(host.at("seqlens_kv"), lengths);
+    host.at("seqlens_kv").assign(lengths);
     if (!packed && !problem_.v_transposed) dirty_padding(host, sizes_, lengths);
   }
   // Half of the time: kernels may recompute all rows whose products meet a NaN.

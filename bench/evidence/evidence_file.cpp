@@ -1,8 +1,7 @@
 #include "bench/evidence/evidence_file.hpp"
 
-#include <memory>
+#include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "bench/evidence/compact.hpp"
@@ -23,6 +22,37 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kLargestFile = uint64_t{64} << 20;
 constexpr int kMostLevels = 32;
 
+// The members of a case in a file, by their names.
+constexpr std::pair<const char*, bool Case::*> kFlags[] = {{"causal", &Case::causal},
+                                                           {"top_left", &Case::top_left},
+                                                           {"mask", &Case::mask},
+                                                           {"alibi", &Case::alibi},
+                                                           {"sinks", &Case::sinks},
+                                                           {"packed", &Case::packed},
+                                                           {"v_transposed", &Case::v_transposed},
+                                                           {"latent", &Case::latent},
+                                                           {"tree", &Case::tree},
+                                                           {"ragged", &Case::ragged},
+                                                           {"rotated", &Case::rotated},
+                                                           {"largest", &Case::largest}};
+constexpr std::pair<const char*, int64_t Case::*> kExtents[] = {
+    {"batch", &Case::batch},
+    {"heads_q", &Case::heads_q},
+    {"heads_kv", &Case::heads_kv},
+    {"seqlen_q", &Case::seqlen_q},
+    {"seqlen_kv", &Case::seqlen_kv},
+    {"head_dim", &Case::head_dim},
+    {"head_dim_v", &Case::head_dim_v},
+    {"max_seqlen_q", &Case::max_seqlen_q},
+    {"max_seqlen_kv", &Case::max_seqlen_kv},
+    {"page_size", &Case::page_size}};
+constexpr std::pair<const char*, std::optional<DType> Case::*> kDTypes[] = {
+    {"bias", &Case::bias},
+    {"kv_dtype", &Case::kv_dtype},
+    {"v_dtype", &Case::v_dtype},
+    {"o_dtype", &Case::o_dtype}};
+
+// The members of a case that are in none of these lists, or have few types.
 constexpr const char* kCasesSchema = R"({
   "type": "object",
   "required": ["schema", "version", "cases"],
@@ -36,36 +66,14 @@ constexpr const char* kCasesSchema = R"({
         "name": {"type": "string", "maxLength": 200},
         "suite": {"type": "string", "maxLength": 200},
         "dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
-        "batch": {"$ref": "extent"},
-        "heads_q": {"$ref": "extent"},
-        "heads_kv": {"$ref": "extent"},
-        "seqlen_q": {"$ref": "extent"},
-        "seqlen_kv": {"$ref": "extent"},
-        "head_dim": {"$ref": "extent"},
-        "head_dim_v": {"$ref": "extent"},
-        "causal": {"type": "boolean"},
-        "top_left": {"type": "boolean"},
-        "sinks": {"type": "boolean"},
-        "packed": {"type": "boolean"},
-        "max_seqlen_q": {"$ref": "extent"},
-        "max_seqlen_kv": {"$ref": "extent"},
-        "backward": {"type": "boolean"},
         "softcap": {"type": "number", "minimum": 0},
         "window": {"type": "array", "maxItems": 2, "items": {"$ref": "reach"}},
         "bias": {"enum": ["f32", "f16", "bf16"]},
-        "mask": {"type": "boolean"},
-        "alibi": {"type": "boolean"},
         "dropout": {"type": "number", "minimum": 0, "maximum": 1},
-        "page_size": {"$ref": "extent"},
         "kv_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
         "v_dtype": {"enum": ["f8e4m3", "f8e5m2"]},
-        "v_transposed": {"type": "boolean"},
-        "ragged": {"type": "boolean"},
-        "rotated": {"type": "boolean"},
-        "tree": {"type": "boolean"},
-        "latent": {"type": "boolean"},
         "o_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
-        "largest": {"type": "boolean"}
+        "backward": {"type": "boolean"}
       }
     }}
   }
@@ -74,16 +82,17 @@ constexpr const char* kCasesDefinitions =
     R"({"extent": {"type": "integer", "minimum": 1, "maximum": 2147483647},
         "reach": {"type": "integer", "minimum": -1, "maximum": 2147483647}})";
 
+Json cases_schema() {
+  Json schema = Json::parse(kCasesSchema);
+  Json& properties = schema["properties"]["cases"]["items"]["properties"];
+  for (const auto& [name, flag] : kFlags) properties[name] = {{"type", "boolean"}};
+  for (const auto& [name, extent] : kExtents) properties[name] = {{"$ref", "extent"}};
+  return schema;
+}
+
 Status with_name(const std::string& path, const Status& status) {
   if (status.ok()) return status;
   return {status.code(), path + ": " + status.message()};
-}
-
-Status write_text(const std::string& path, const std::string& text) {
-  Result<io::AtomicFile> file = io::AtomicFile::create(path);
-  if (!file.ok()) return file.status();
-  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
 }
 
 const Json& evidence_schema() {
@@ -94,21 +103,15 @@ const Json& evidence_schema() {
 }  // namespace
 
 Result<Json> read_json(const std::string& path) {
-  const Result<std::unique_ptr<io::ByteSource>> file = io::open_file(path);
-  if (!file.ok()) return file.status();
-  const uint64_t size = (*file)->size();
-  if (size > kLargestFile) {
-    return invalid("{}: has {} bytes, wanted at most {}", path, size, kLargestFile);
-  }
-  std::string text(static_cast<size_t>(size), '\0');
-  FLASHCORE_RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
+  const Result<std::string> text = io::read_text(path, kLargestFile);
+  if (!text.ok()) return text.status();
   bool too_deep = false;
   // Nesting beyond the limit is dropped while parsing, so that no deep value is ever built.
   const auto shallow = [&](int depth, Json::parse_event_t, const Json&) {
     too_deep = too_deep || depth > kMostLevels;
     return depth <= kMostLevels;
   };
-  Json value = Json::parse(text, shallow, false);
+  Json value = Json::parse(*text, shallow, false);
   if (too_deep) return invalid("{}: has more than {} levels, wanted fewer", path, kMostLevels);
   if (value.is_discarded()) return invalid("{}: is not JSON, or was cut off", path);
   return value;
@@ -136,7 +139,7 @@ Result<Json> read_evidence(const std::string& path) {
 Result<std::vector<FileCase>> read_cases(const std::string& path) {
   const Result<Json> file = read_json(path);
   if (!file.ok()) return file.status();
-  static const Json schema = Json::parse(kCasesSchema);
+  static const Json schema = cases_schema();
   static const Json definitions = Json::parse(kCasesDefinitions);
   FLASHCORE_RETURN_IF_ERROR(with_name(path, check_schema(*file, schema, definitions)));
   std::vector<FileCase> cases;
@@ -144,64 +147,39 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
   for (const Json& item : (*file)["cases"]) {
     FileCase& added = cases.emplace_back();
     added.suite = printable(item.value("suite", "file"));
+    added.backward = item.value("backward", false);
     Case& one = added.one;
     one.name = printable(item["name"].get<std::string>());
     if (!names.insert(one.name).second) {
       return invalid("{}: has two cases named '{}', wanted a name for each", path, one.name);
     }
     one.dtype = *dtype_from_string(item["dtype"].get<std::string>());
-    one.batch = item["batch"];
-    one.heads_q = item["heads_q"];
+    for (const auto& [name, flag] : kFlags) one.*flag = item.value(name, false);
+    for (const auto& [name, extent] : kExtents) one.*extent = item.value(name, one.*extent);
     one.heads_kv = item.value("heads_kv", one.heads_q);
-    one.seqlen_q = item["seqlen_q"];
     one.seqlen_kv = item.value("seqlen_kv", one.seqlen_q);
-    one.head_dim = item["head_dim"];
-    one.causal = item.value("causal", false);
-    one.head_dim_v = item.value("head_dim_v", int64_t{0});
-    one.top_left = item.value("top_left", false);
-    one.sinks = item.value("sinks", false);
-    one.packed = item.value("packed", false);
-    one.max_seqlen_q = item.value("max_seqlen_q", int64_t{0});
-    one.max_seqlen_kv = item.value("max_seqlen_kv", int64_t{0});
-    added.backward = item.value("backward", false);
+    for (const auto& [name, dtype] : kDTypes) {
+      if (item.contains(name)) one.*dtype = dtype_from_string(item[name].get<std::string>());
+    }
     one.softcap = item.value("softcap", 0.0f);
-    if (const Json window = item.value("window", Json::array({-1, -1})); window.size() == 2) {
-      one.window_left = window[0];
-      one.window_right = window[1];
-    } else {
+    one.dropout_p = item.value("dropout", 0.0f);
+    const Json window = item.value("window", Json::array({-1, -1}));
+    if (window.size() != 2) {
       return invalid("{}: '{}' has a window of {} numbers, wanted [left, right]", path, one.name,
                      window.size());
     }
-    if (item.contains("bias")) one.bias = dtype_from_string(item["bias"].get<std::string>());
-    one.mask = item.value("mask", false);
-    one.alibi = item.value("alibi", false);
-    one.dropout_p = item.value("dropout", 0.0f);
-    one.page_size = item.value("page_size", int64_t{0});
-    if (item.contains("kv_dtype")) {
-      one.kv_dtype = dtype_from_string(item["kv_dtype"].get<std::string>());
-    }
-    if (item.contains("v_dtype")) {
-      one.v_dtype = dtype_from_string(item["v_dtype"].get<std::string>());
-    }
-    one.v_transposed = item.value("v_transposed", false);
-    one.ragged = item.value("ragged", false);
-    one.rotated = item.value("rotated", false);
-    one.tree = item.value("tree", false);
-    one.latent = item.value("latent", false);
-    if (item.contains("o_dtype")) {
-      one.o_dtype = dtype_from_string(item["o_dtype"].get<std::string>());
-    }
-    one.largest = item.value("largest", false);
+    one.window_left = window[0];
+    one.window_right = window[1];
   }
   return cases;
 }
 
 Status write_json(const std::string& path, const Json& value) {
-  return write_text(path, value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return io::write_text(path, value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Status write_evidence(const std::string& path, const Json& evidence) {
-  return write_text(path, evidence_text(evidence));
+  return io::write_text(path, evidence_text(evidence));
 }
 
 }  // namespace flashcore::bench

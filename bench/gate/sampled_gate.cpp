@@ -1,11 +1,12 @@
 #include "bench/gate/sampled_gate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <thread>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cpu/parallel.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -90,36 +91,7 @@ std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
 Result<SampledReference> SampledReference::compute(const Problem& problem,
                                                    const ReadElements& inputs, double flop,
                                                    int threads) {
-  SampledReference sampled;
-  sampled.problem_ = problem;
-  const std::vector<RowBlock> chosen = choose_blocks(problem, flop);
-  sampled.blocks_.resize(chosen.size());
-  // A block has one head, which the reference computes on one thread; so blocks run in parallel.
-  std::vector<Status> errors(chosen.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t n = next++; n < chosen.size(); n = next++) {
-      Block& block = sampled.blocks_[n];
-      block.rows = chosen[n];
-      block.part = part_of(problem, chosen[n]);
-      block.outputs = block_problem(problem, inputs, block.part);
-      Result<Reference> reference = compute_reference(block.outputs, 1);
-      errors[n] = reference.status();
-      if (reference.ok()) block.reference = std::move(*reference);
-      block.reference.limits = gate_limits_of_few_rows(block.outputs.problem);
-      for (const char* const input : {"q", "k", "v"}) block.outputs.tensors.erase(input);
-    }
-  };
-  const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  {
-    std::vector<std::jthread> others;
-    for (int t = 1; t < (threads > 0 ? threads : all); ++t) others.emplace_back(work);
-    work();
-  }
-  for (const Status& error : errors) {
-    if (!error.ok()) return error;
-  }
-  return sampled;
+  return compute(problem, inputs, choose_blocks(problem, flop), threads);
 }
 
 Result<SampledReference> SampledReference::compute(const HostProblem& host, double flop,
@@ -127,10 +99,54 @@ Result<SampledReference> SampledReference::compute(const HostProblem& host, doub
   return compute(host.problem, reader_of(host), flop, threads);
 }
 
+Result<SampledReference> SampledReference::compute(const Problem& problem,
+                                                   const ReadElements& inputs,
+                                                   const std::vector<RowBlock>& blocks,
+                                                   int threads) {
+  SampledReference sampled;
+  sampled.problem_ = problem;
+  sampled.blocks_.resize(blocks.size());
+  // A block has one head, which the reference computes on one thread; so blocks run in parallel.
+  std::vector<Status> errors(blocks.size());
+  cpu::parallel_for(std::ssize(blocks), threads, [&](int64_t task) {
+    const auto n = static_cast<size_t>(task);
+    Block& block = sampled.blocks_[n];
+    block.rows = blocks[n];
+    block.part = part_of(problem, blocks[n]);
+    block.outputs = block_problem(problem, inputs, block.part);
+    Result<Reference> reference = compute_reference(block.outputs, 1);
+    errors[n] = reference.status();
+    if (reference.ok()) block.reference = std::move(*reference);
+    block.reference.limits = gate_limits_of_few_rows(block.outputs.problem);
+    for (const char* const input : {"q", "k", "v"}) block.outputs.tensors.erase(input);
+  });
+  for (const Status& error : errors) {
+    if (!error.ok()) return error;
+  }
+  return sampled;
+}
+
 std::vector<RowBlock> SampledReference::blocks() const {
   std::vector<RowBlock> blocks;
   for (const Block& block : blocks_) blocks.push_back(block.rows);
   return blocks;
+}
+
+nlohmann::ordered_json blocks_json(const std::vector<RowBlock>& blocks) {
+  auto list = nlohmann::ordered_json::array();
+  for (const RowBlock& rows : blocks) {
+    list.push_back({rows.batch, rows.head, rows.first, rows.count});
+  }
+  return list;
+}
+
+std::string SampledReference::judged() const {
+  const int64_t all = problem_.q.shape[0] * problem_.q.shape[1] * problem_.q.shape[2];
+  return rows() >= all ? "all rows" : fmt::format("{} of {} rows", rows(), all);
+}
+
+nlohmann::ordered_json SampledReference::request() const {
+  return {{"blocks", blocks_json(blocks())}};
 }
 
 int64_t SampledReference::rows() const {
@@ -159,7 +175,10 @@ Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const
     worst.lse_error = std::max(worst.lse_error, verdict.lse_error);
     worst.naive_max_error = std::max(worst.naive_max_error, verdict.naive_max_error);
     worst.outlier_fraction = std::max(worst.outlier_fraction, verdict.outlier_fraction);
-    worst.note(verdict.failure);
+    if (verdict.passed) continue;
+    const auto& [batch, head, first, count] = block.rows;
+    worst.note(fmt::format("in rows {} to {} of entry {}, head {}: {}", first, first + count - 1,
+                           batch, head, verdict.failure));
   }
   return worst;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -260,6 +261,12 @@ std::vector<RowBlock> SampledGradients::blocks_of(std::string_view gradient) con
     if (block.name == gradient) blocks.push_back(block.rows);
   }
   return blocks;
+}
+
+nlohmann::ordered_json SampledGradients::request() const {
+  return {{"pass", "backward"},
+          {"blocks_q", blocks_json(blocks_q())},
+          {"blocks_kv", blocks_json(blocks_kv())}};
 }
 
 std::string SampledGradients::judged() const {

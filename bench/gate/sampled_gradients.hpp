@@ -27,7 +27,7 @@ struct BackwardInputs {
 // first and the last, and so are the rows in each head. With dropout, whose mask depends on the
 // head, all blocks are in the first head. A gradient's rows together must meet its limits, and each
 // block alone the limit of the relative error, so that rows with small gradients count, too.
-class SampledGradients {
+class SampledGradients final : public JudgedRows {
  public:
   // Returns why these gradients cannot be judged by rows; empty if they can.
   static std::string refusal(const Problem& problem, const Gradients& gradients);
@@ -42,13 +42,14 @@ class SampledGradients {
   // The judged rows of dQ, and of dK and dV, where `head` is a KV head.
   std::vector<RowBlock> blocks_q() const { return blocks_of("dq"); }
   std::vector<RowBlock> blocks_kv() const { return blocks_of("dk"); }
-  std::string judged() const;  // "512 of 16384 rows of dQ, 256 of 4096 of dK and dV"
+  std::string judged() const override;  // "512 of 16384 rows of dQ, 256 of 4096 of dK and dV"
 
   // Judges these rows of "dq", "dk" and "dv".
   Verdict judge(const ReadElements& gradients) const;
 
   // Judges only these rows: dQ's in the order of the blocks, then dK's, then dV's.
-  Result<Verdict> judge_rows(std::span<const std::byte> rows) const;
+  Result<Verdict> judge_rows(std::span<const std::byte> rows) const override;
+  nlohmann::ordered_json request() const override;
 
  private:
   struct Block {

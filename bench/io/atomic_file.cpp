@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -96,6 +97,13 @@ Status AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("put in place");
   ::close(std::exchange(descriptor_, -1));
   return {};
+}
+
+Status write_text(const std::string& path, const std::string& text) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file.ok()) return file.status();
+  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
+  return file->commit();
 }
 
 bool same_file(const std::string& a, const std::string& b) {

@@ -31,6 +31,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+Status write_text(const std::string& path, const std::string& text);
+
 // Returns whether both paths name one existing file, also through links.
 bool same_file(const std::string& a, const std::string& b);
 

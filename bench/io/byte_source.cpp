@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "problem/status.hpp"
@@ -81,6 +82,16 @@ Result<std::unique_ptr<ByteSource>> open_file(const std::string& path) {
   }
   return std::unique_ptr<ByteSource>(
       std::make_unique<FileSource>(path, descriptor, static_cast<uint64_t>(info.st_size)));
+}
+
+Result<std::string> read_text(const std::string& path, uint64_t largest) {
+  const Result<std::unique_ptr<ByteSource>> file = open_file(path);
+  if (!file.ok()) return file.status();
+  const uint64_t size = (*file)->size();
+  if (size > largest) return invalid("{}: has {} bytes, wanted at most {}", path, size, largest);
+  std::string text(static_cast<size_t>(size), '\0');
+  FLASHCORE_RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
+  return text;
 }
 
 }  // namespace flashcore::io

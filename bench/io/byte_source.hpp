@@ -36,4 +36,7 @@ class MemorySource final : public ByteSource {
 // Refuses anything but a regular file, such as a directory, a pipe or a device.
 Result<std::unique_ptr<ByteSource>> open_file(const std::string& path);
 
+// The whole file, of at most `largest` bytes.
+Result<std::string> read_text(const std::string& path, uint64_t largest);
+
 }  // namespace flashcore::io

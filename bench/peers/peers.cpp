@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "bench/device/plan_choice.hpp"
@@ -28,14 +29,6 @@ std::string text_of(const Json& value, const char* name) {
   const auto found = value.find(name);
   if (found == value.end() || !found->is_string()) return {};
   return printable(found->get<std::string>().substr(0, 300));
-}
-
-Json json_of(const std::vector<RowBlock>& blocks) {
-  Json list = Json::array();
-  for (const RowBlock& rows : blocks) {
-    list.push_back({rows.batch, rows.head, rows.first, rows.count});
-  }
-  return list;
 }
 
 // Adds the features that peers are asked for; a packed batch by the starts of its entries.
@@ -129,24 +122,7 @@ Status Peers::write_pieces(const TiledInputs& inputs) {
 
 Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
                                               const TiledInputs& inputs,
-                                              const SampledReference& reference) {
-  return begin(one, suite, inputs, {{"blocks", json_of(reference.blocks())}},
-               [&](std::span<const std::byte> rows) { return reference.judge_rows(rows); });
-}
-
-Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
-                                              const TiledInputs& inputs,
-                                              const SampledGradients& reference) {
-  return begin(one, suite, inputs,
-               {{"pass", "backward"},
-                {"blocks_q", json_of(reference.blocks_q())},
-                {"blocks_kv", json_of(reference.blocks_kv())}},
-               [&](std::span<const std::byte> rows) { return reference.judge_rows(rows); });
-}
-
-Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
-                                              const TiledInputs& inputs, const Json& pass,
-                                              const Judge& judge) {
+                                              const JudgedRows& reference) {
   FLASHCORE_RETURN_IF_ERROR(write_pieces(inputs));
   Json request = {{"do", "case"},
                   {"folder", folder_.path()},
@@ -160,18 +136,18 @@ Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string
                   {"head_dim", one.head_dim},
                   {"causal", one.causal},
                   {"copies", rotated_copies(one)}};
-  request.update(pass);
+  request.update(reference.request());
   add_features(one, request);
   const Result<Json> answer = process_->ask(request, kCaseSeconds);
   if (!answer.ok()) return answer.status();
   std::vector<PeerVerdict> verdicts;
   const auto list = answer->find("backends");
   if (list == answer->end() || !list->is_array()) return unsupported("peers: named no backends");
-  for (const Json& item : *list) verdicts.push_back(verdict_of(item, judge));
+  for (const Json& item : *list) verdicts.push_back(verdict_of(item, reference));
   return verdicts;
 }
 
-PeerVerdict Peers::verdict_of(const Json& answer, const Judge& judge) const {
+PeerVerdict Peers::verdict_of(const Json& answer, const JudgedRows& reference) const {
   PeerVerdict peer{.name = text_of(answer, "name"),
                    .version = text_of(answer, "version"),
                    .error = text_of(answer, "error"),
@@ -184,7 +160,7 @@ PeerVerdict Peers::verdict_of(const Json& answer, const Judge& judge) const {
   }
   std::ifstream stream(folder_.path() + "/" + file, std::ios::binary);
   const std::string rows{std::istreambuf_iterator<char>(stream), {}};
-  const Result<Verdict> verdict = judge(std::as_bytes(std::span(rows)));
+  const Result<Verdict> verdict = reference.judge_rows(std::as_bytes(std::span(rows)));
   if (!verdict.ok()) {
     peer.error = verdict.status().message();
     return peer;

@@ -3,17 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
 #include "bench/gate/sampled_gate.hpp"
-#include "bench/gate/sampled_gradients.hpp"
 #include "bench/peers/peer_process.hpp"
 #include "bench/process/temporary_folder.hpp"
 #include "bench/tensors/tiled_inputs.hpp"
@@ -59,29 +56,18 @@ class Peers {
 
   bool alive() const { return process_->alive(); }
 
-  // Sends the case, lets every backend compute it once, and judges those rows
-  // of their results.
+  // Sends the case, lets every backend compute it once, and judges those rows of their results. The
+  // forward pass of a backward case is not timed.
   Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
-                                         const TiledInputs& inputs,
-                                         const SampledReference& reference);
-
-  // begin() for the backward pass; its forward pass is not timed.
-  Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
-                                         const TiledInputs& inputs,
-                                         const SampledGradients& reference);
+                                         const TiledInputs& inputs, const JudgedRows& reference);
 
   // Times one round of a point of the case.
   Result<Timing> time(const std::string& backend, const Meter& meter, const Protocol& protocol);
   Result<double> host_seconds(const std::string& backend);
 
  private:
-  using Judge = std::function<Result<Verdict>(std::span<const std::byte> rows)>;
-
   Status write_pieces(const TiledInputs& inputs);
-  Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
-                                         const TiledInputs& inputs,
-                                         const nlohmann::ordered_json& pass, const Judge& judge);
-  PeerVerdict verdict_of(const nlohmann::ordered_json& answer, const Judge& judge) const;
+  PeerVerdict verdict_of(const nlohmann::ordered_json& answer, const JudgedRows& reference) const;
 
   explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}
 

@@ -103,7 +103,7 @@ class GivenBackward final : public Workload {
   std::vector<std::unique_ptr<Execution>> executions_;
 };
 
-class DeviceBackward final : public TiledBackwardWorkload {
+class DeviceBackward final : public Workload {
  public:
   DeviceBackward(const Problem& problem, const Gradients& gradients,
                  std::unique_ptr<DeviceMemory> memory)
@@ -167,7 +167,7 @@ class DeviceBackward final : public TiledBackwardWorkload {
     return backward_flop(problem_, lengths);
   }
 
-  const SampledGradients& reference() const override { return reference_; }
+  const JudgedRows* rows() const override { return &reference_; }
 
  private:
   Arguments forward_arguments() {
@@ -233,16 +233,17 @@ Result<std::unique_ptr<Workload>> given_backward_workload(HostBackward host,
   return GivenBackward::make(std::move(host), options);
 }
 
-Result<std::unique_ptr<TiledBackwardWorkload>> TiledBackwardWorkload::make(
-    const Problem& problem, const Gradients& gradients, const TiledInputs& inputs,
-    const PlanOptions& options) {
+Result<std::unique_ptr<Workload>> tiled_backward_workload(const Problem& problem,
+                                                          const Gradients& gradients,
+                                                          const TiledInputs& inputs,
+                                                          const PlanOptions& options) {
   FLASHCORE_RETURN_IF_ERROR(check_memory(problem, gradients));
   Result<std::unique_ptr<DeviceMemory>> memory = device_memory(options.device);
   if (!memory.ok()) return memory.status();
   auto workload = std::make_unique<DeviceBackward>(problem, gradients, std::move(*memory));
   FLASHCORE_RETURN_IF_ERROR(workload->fill(inputs));
   FLASHCORE_RETURN_IF_ERROR(workload->make_reference(options));
-  return std::unique_ptr<TiledBackwardWorkload>(std::move(workload));
+  return std::unique_ptr<Workload>(std::move(workload));
 }
 
 }  // namespace flashcore::bench

@@ -27,15 +27,9 @@ Result<std::unique_ptr<Workload>> given_backward_workload(HostBackward host,
 
 // A suite's case; the backward form of TiledWorkload. O and LSE come from the device's own forward
 // kernel, and for the judged heads from the reference, rounded.
-class TiledBackwardWorkload : public Workload {
- public:
-  static Result<std::unique_ptr<TiledBackwardWorkload>> make(const Problem& problem,
-                                                             const Gradients& gradients,
-                                                             const TiledInputs& inputs,
-                                                             const PlanOptions& options);
-
-  // The reference for peers in other processes.
-  virtual const SampledGradients& reference() const = 0;
-};
+Result<std::unique_ptr<Workload>> tiled_backward_workload(const Problem& problem,
+                                                          const Gradients& gradients,
+                                                          const TiledInputs& inputs,
+                                                          const PlanOptions& options);
 
 }  // namespace flashcore::bench

@@ -55,10 +55,15 @@ class CaseRun {
   Status add_candidates();
   Status make_workload();
   Status make_backward_workload();
+  template <class AnyWorkload>
+  Status keep(Result<std::unique_ptr<AnyWorkload>> made) {
+    if (!made.ok()) return made.status();
+    workload_ = std::move(*made);
+    return {};
+  }
   Status gate_kernel(Point& point);
   void add_native_peers(TiledWorkload& workload);
-  template <class Reference>
-  void add_process_peers(const Reference& reference);
+  void add_process_peers(const JudgedRows& reference);
   Status time_all();
   Status time_round(Point& point, const Protocol& protocol);
   void time_hosts();
@@ -135,11 +140,6 @@ Status CaseRun::add_kernels() {
 // Refuses kernels whose gate would take too long; then there is no workload.
 Status CaseRun::make_backward_workload() {
   const Gradients& gradients = *subject_.gradients;
-  const auto keep = [&](auto&& made) {
-    if (!made.ok()) return made.status();
-    workload_ = std::move(*made);
-    return Status();
-  };
   if (const std::string refusal = gate_refusal(pass_.problem, gradients); !refusal.empty()) {
     for (Point& point : points_) {
       if (point.refusal.empty()) point.refusal = refusal;
@@ -147,8 +147,7 @@ Status CaseRun::make_backward_workload() {
     return {};
   }
   if (!subject_.given) {
-    return keep(
-        TiledBackwardWorkload::make(pass_.problem, gradients, setting_.inputs, setting_.plan));
+    return keep(tiled_backward_workload(pass_.problem, gradients, setting_.inputs, setting_.plan));
   }
   FLASHCORE_RETURN_IF_ERROR(check_memory(pass_.problem, gradients));
   Result<HostBackward> host = subject_.given->load(gradients);
@@ -160,18 +159,11 @@ Status CaseRun::make_workload() {
   if (subject_.gradients) return make_backward_workload();
   // Repeated pieces have no scales.
   if (subject_.given || subject_.one.scales) {
-    Result<std::unique_ptr<Workload>> made = given_workload(
-        subject_.given ? subject_.given->load() : fill(subject_.one, 0), setting_.plan);
-    if (!made.ok()) return made.status();
-    workload_ = std::move(*made);
-    return {};
+    return keep(given_workload(subject_.given ? subject_.given->load() : fill(subject_.one, 0),
+                               setting_.plan));
   }
-  Result<std::unique_ptr<TiledWorkload>> made =
-      TiledWorkload::make(pass_.problem, keys_in_use(subject_.one), rotated_copies(subject_.one),
-                          setting_.inputs, setting_.plan);
-  if (!made.ok()) return made.status();
-  workload_ = std::move(*made);
-  return {};
+  return keep(TiledWorkload::make(pass_.problem, keys_in_use(subject_.one),
+                                  rotated_copies(subject_.one), setting_.inputs, setting_.plan));
 }
 
 // A failed device ends the run; any other error belongs to the kernel.
@@ -225,8 +217,7 @@ void CaseRun::add_native_peers(TiledWorkload& workload) {
 }
 
 // Judged by the kernels' reference, for the timed pass.
-template <class Reference>
-void CaseRun::add_process_peers(const Reference& reference) {
+void CaseRun::add_process_peers(const JudgedRows& reference) {
   step("", "peers");
   const Result<std::vector<PeerVerdict>> verdicts =
       setting_.peers->begin(subject_.one, subject_.suite, setting_.inputs, reference);
@@ -351,12 +342,11 @@ Result<Json> CaseRun::run() {
   }
   phase_ended("gates");
   auto* const forward = dynamic_cast<TiledWorkload*>(workload_.get());
-  const auto* const backward = dynamic_cast<TiledBackwardWorkload*>(workload_.get());
   if (forward != nullptr && asks_native_peers(subject_.one)) add_native_peers(*forward);
-  if (setting_.peers != nullptr && asks_peers(subject_.one, subject_.gradients.has_value())) {
-    if (forward != nullptr) add_process_peers(forward->reference());
-    if (backward != nullptr) add_process_peers(backward->reference());
-  }
+  const JudgedRows* const rows = workload_ ? workload_->rows() : nullptr;
+  const bool asks =
+      setting_.peers != nullptr && asks_peers(subject_.one, subject_.gradients.has_value());
+  if (asks && rows != nullptr) add_process_peers(*rows);
   phase_ended("peers");
   FLASHCORE_RETURN_IF_ERROR(time_all());
   if (ended_early_) return Json();

@@ -96,7 +96,7 @@ Status TiledTensors::add_features(const Problem& problem) {
 Status TiledTensors::add_lengths(const Problem& problem, std::span<const int32_t> keys) {
   if (!problem.seqlens_kv) return {};
   HostTensor lengths(*problem.seqlens_kv);
-  for (size_t b = 0; b < keys.size(); ++b) lengths.set(static_cast<int64_t>(b), keys[b]);
+  lengths.assign(keys);
   return add_tiled("seqlens_kv", *problem.seqlens_kv, std::move(lengths));
 }
 

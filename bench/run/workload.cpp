@@ -21,15 +21,6 @@ namespace {
 constexpr double kLargestReference = 2e9;  // above it, rows are sampled
 constexpr double kSampledWork = 1e9;
 
-int64_t row_count(const Problem& problem) {
-  return problem.q.shape[0] * problem.q.shape[1] * problem.q.shape[2];
-}
-
-std::string sampled_text(const SampledReference& reference, const Problem& problem) {
-  const int64_t all = row_count(problem);
-  return reference.rows() >= all ? "all rows" : fmt::format("{} of {} rows", reference.rows(), all);
-}
-
 class GivenWorkload final : public Workload {
  public:
   static Result<std::unique_ptr<Workload>> make(HostProblem host, const PlanOptions& options) {
@@ -62,7 +53,7 @@ class GivenWorkload final : public Workload {
 
   std::string judged() const override {
     const auto* sampled = std::get_if<SampledReference>(&reference_);
-    return sampled == nullptr ? "all rows" : sampled_text(*sampled, host_.problem);
+    return sampled == nullptr ? "all rows" : sampled->judged();
   }
 
   double flop() override { return forward_flop(host_); }
@@ -152,9 +143,9 @@ class DeviceTiles final : public TiledWorkload {
   Result<Verdict> judge() override { return judge(problem_.lse.has_value()); }
   Result<Verdict> judge_output() override { return judge(false); }
 
-  std::string judged() const override { return sampled_text(reference_, problem_); }
+  std::string judged() const override { return reference_.judged(); }
   double flop() override { return flop_; }
-  const SampledReference& reference() const override { return reference_; }
+  const JudgedRows* rows() const override { return &reference_; }
 
  private:
   // `copy`: the suffix of the names of K and V.

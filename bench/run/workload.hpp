@@ -29,6 +29,9 @@ class Workload {
 
   virtual std::string judged() const = 0;  // "all rows", "1024 of 131072 rows"
   virtual double flop() = 0;               // for the timed pass, with the lengths
+
+  // The rows that peers in other processes compute; null: the inputs are only here.
+  virtual const JudgedRows* rows() const { return nullptr; }
 };
 
 // Inputs from files, or drawn element by element, with any option.
@@ -36,8 +39,7 @@ Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
                                                  const PlanOptions& options);
 
 // A problem of q, k, v, o and LSE, contiguous or over a paged cache, of any size, with repeated
-// pieces as inputs; a peer
-// can use the same inputs, and the same reference samples rows.
+// pieces as inputs, which peers can have, too.
 class TiledWorkload : public Workload {
  public:
   using Workload::prepare;
@@ -47,9 +49,6 @@ class TiledWorkload : public Workload {
                                                      std::span<const int32_t> keys, int64_t copies,
                                                      const TiledInputs& inputs,
                                                      const PlanOptions& options);
-
-  // The reference for peers in other processes.
-  virtual const SampledReference& reference() const = 0;
 
   // prepare() for a peer in this process, on the kernels' tensors; it writes O only.
   virtual Result<TimedCall> prepare(NativePeer& peer) = 0;

@@ -59,6 +59,12 @@ class HostTensor {
   std::vector<double> values() const;       // all elements
   void set(int64_t element, double value);  // rounds to nearest even
   void fill(const std::function<double()>& next);
+  // Sets the first elements, in row-major order.
+  template <class Values>
+  void assign(const Values& values) {
+    int64_t element = 0;
+    for (const auto value : values) set(element++, static_cast<double>(value));
+  }
 
   void poison();  // sets every byte, elements included, to 0xFF
   bool canaries_intact() const;

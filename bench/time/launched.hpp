@@ -10,7 +10,7 @@
 namespace flashcore::bench {
 
 // Returns their mangled names; none for a call that is not for a CUDA device. The call is captured
-// on a separate stream, and nothing runs. Defined in launches.cpp or meter_no_cuda.cpp.
+// on a separate stream, and nothing runs. Defined in launches.cpp or no_cuda.cpp.
 Result<std::set<std::string>> launched_by(const TimedCall& call, Device device);
 
 }  // namespace flashcore::bench

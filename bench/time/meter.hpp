@@ -44,7 +44,7 @@ class Meter {
   virtual nlohmann::ordered_json state() const = 0;        // clock and power now; may be empty
 };
 
-// `threads` 0: all. The CUDA one is defined in meter_cuda.cpp or meter_no_cuda.cpp.
+// `threads` 0: all. The CUDA one is defined in meter_cuda.cpp or no_cuda.cpp.
 Result<std::unique_ptr<Meter>> make_meter(Device device, int threads);
 Result<std::unique_ptr<Meter>> make_cuda_meter(int32_t index);
 

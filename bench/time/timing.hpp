@@ -69,7 +69,7 @@ class CpuTimer final : public Timer {
   Limits limits_;
 };
 
-// Returns the timer of a device. The CUDA one is defined in timing_cuda.cpp or timing_no_cuda.cpp.
+// Returns the timer of a device. The CUDA one is defined in timing_cuda.cpp or no_cuda.cpp.
 Result<std::unique_ptr<Timer>> make_timer(Device device);
 Result<std::unique_ptr<Timer>> make_cuda_timer(int32_t index);
 

@@ -64,11 +64,7 @@ Status update_table(const std::string& path, const tuning::TunedDevice& device,
   Result<tuning::TunedTable> table = open_table(path, device);
   if (!table.ok()) return table.status();
   change(*table);
-  const std::string text = tuning::table_text(*table);
-  Result<io::AtomicFile> file = io::AtomicFile::create(path);
-  if (!file.ok()) return file.status();
-  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
+  return io::write_text(path, tuning::table_text(*table));
 }
 
 }  // namespace flashcore::bench

@@ -61,8 +61,7 @@ class Layout {
 NormalPool::NormalPool(DType dtype, bench::Random& secret) : element_(size_of(dtype)) {
   bench::HostTensor numbers(TensorDesc::contiguous(dtype, {static_cast<int64_t>(kPool)}));
   numbers.fill([&] { return secret.normal(); });
-  const auto* const first = static_cast<const std::byte*>(numbers.data());
-  numbers_.assign(first, first + kPool * element_);
+  numbers_.assign(numbers.bytes().begin(), numbers.bytes().end());
 }
 
 void NormalPool::fill(std::span<std::byte> out, bench::Random& secret) const {

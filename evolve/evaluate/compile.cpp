@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bench/io/atomic_file.hpp"
 #include "bench/process/child_process.hpp"
 #include "bench/text/terminal.hpp"
 #include "evolve/evaluate/check_object.hpp"
@@ -77,7 +78,7 @@ void keep(const std::string& path, const Compiled& compiled) {
   std::string said;
   for (const std::string& line : compiled.report) said += line + "\n";
   // The object is moved last: a cached entry is complete.
-  (void)write_file(path + ".txt", said);
+  (void)io::write_text(path + ".txt", said);
   const std::string part = path + ".part";
   if (fs::copy_file(compiled.object(), part, fs::copy_options::overwrite_existing, error)) {
     fs::rename(part, path + ".cubin", error);

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
-#include <span>
 #include <utility>
 
 #include "bench/device/known_gpus.hpp"
@@ -57,21 +55,7 @@ Result<std::string> shipped_or_file(const std::string& name) {
 }
 
 Result<std::string> read_text(const std::string& path) {
-  const Result<std::unique_ptr<io::ByteSource>> file = io::open_file(path);
-  if (!file.ok()) return file.status();
-  if ((*file)->size() > kLargestSource) {
-    return invalid("{}: has {} bytes, wanted at most {}", path, (*file)->size(), kLargestSource);
-  }
-  std::string text(static_cast<size_t>((*file)->size()), '\0');
-  FLASHCORE_RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
-  return text;
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  Result<io::AtomicFile> file = io::AtomicFile::create(path);
-  if (!file.ok()) return file.status();
-  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
+  return io::read_text(path, kLargestSource);
 }
 
 Status make_folder(const std::string& folder, const TaskRequest& request) {
@@ -98,7 +82,7 @@ Status make_folder(const std::string& folder, const TaskRequest& request) {
   if (Result<Task> read = task_from(json); !read.ok()) return read.status();
   fs::create_directories(root, error);
   if (error) return invalid("{}: cannot be made ({})", folder, error.message());
-  FLASHCORE_RETURN_IF_ERROR(write_file((root / seed_name(task.language)).string(), *source));
+  FLASHCORE_RETURN_IF_ERROR(io::write_text((root / seed_name(task.language)).string(), *source));
   return bench::write_json((root / "task.json").string(), json);
 }
 

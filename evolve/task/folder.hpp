@@ -52,6 +52,5 @@ std::string shipped_folder();
 
 // Reads a whole text file of at most 16 MiB.
 Result<std::string> read_text(const std::string& path);
-Status write_file(const std::string& path, const std::string& text);
 
 }  // namespace flashcore::evolve

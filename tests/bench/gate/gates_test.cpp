@@ -45,17 +45,11 @@ class Judged {
       : host_(bench::make_host_problem(problem, seed)) {
     if (bend) bend(host_);
     reference_ = *bench::compute_reference(host_);
-    for (size_t i = 0; i < reference_.o.size(); ++i) {
-      o().set(static_cast<int64_t>(i), reference_.o[i]);
-    }
-    for (const auto& [name, values] :
-         {std::pair{"amax_o", &reference_.amax_o}, {"amax_s", &reference_.amax_s}}) {
-      for (size_t i = 0; i < values->size(); ++i) {
-        host_.at(name).set(static_cast<int64_t>(i), (*values)[i]);
-      }
-    }
-    for (size_t i = 0; i < reference_.lse.size(); ++i) {  // none without an LSE
-      lse().set(static_cast<int64_t>(i), reference_.lse[i]);
+    o().assign(reference_.o);
+    for (const auto& [name, values] : {std::pair{"amax_o", &reference_.amax_o},
+                                       {"amax_s", &reference_.amax_s},
+                                       {"lse", &reference_.lse}}) {
+      if (host_.has(name)) host_.at(name).assign(*values);
     }
   }
 
@@ -63,6 +57,12 @@ class Judged {
   HostTensor& o() { return host_.at("o"); }
   HostTensor& lse() { return host_.at("lse"); }
   const bench::Reference& reference() const { return reference_; }
+  // O as it is stored, divided by its scale.
+  void set_scaled() {
+    for (size_t i = 0; i < reference_.o.size(); ++i) {
+      o().set(static_cast<int64_t>(i), reference_.o[i] / reference_.o_scale[i]);
+    }
+  }
   bench::Verdict judge() const { return bench::judge(host_, reference_); }
 
   void expect_failure(const std::string& sentence) const {
@@ -223,9 +223,7 @@ TEST(Gates, HoldAnFp8OutputToTheLimitsOfItsInputs) {
       const auto scaled = [&](size_t i) {
         return judged.reference().o[i] / judged.reference().o_scale[i];
       };
-      for (size_t i = 0; i < judged.reference().o.size(); ++i) {
-        judged.o().set(static_cast<int64_t>(i), scaled(i));
-      }
+      judged.set_scaled();
       const bench::Verdict verdict = judged.judge();
       EXPECT_TRUE(verdict.passed) << verdict.failure;
       EXPECT_EQ(verdict.max_scaled_error, 0);
@@ -256,10 +254,7 @@ TEST(Gates, HoldAnFp8OutputToTheLimitsOfItsInputs) {
 TEST(Gates, AnInfinityOfAnFp8OutputIsTheLargestNumber) {
   Judged judged(fp8_output(DType::f32, DType::f8e5m2), 1,
                 [](HostProblem& host) { host.at("v").set(7, kInf); });
-  for (size_t i = 0; i < judged.reference().o.size(); ++i) {
-    judged.o().set(static_cast<int64_t>(i),
-                   judged.reference().o[i] / judged.reference().o_scale[i]);
-  }
+  judged.set_scaled();
   EXPECT_EQ(judged.o().get(kElement), 57344);
   EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
   auto* const byte = static_cast<unsigned char*>(judged.o().data()) + kElement;

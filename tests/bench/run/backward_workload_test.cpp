@@ -40,8 +40,8 @@ std::unique_ptr<Workload> workload_of(const Case& one, Of of) {
     EXPECT_TRUE(made.ok()) << made.status().message();
     return std::move(*made);
   }
-  Result<std::unique_ptr<TiledBackwardWorkload>> made =
-      TiledBackwardWorkload::make(problem, gradients, TiledInputs(one.dtype), PlanOptions{});
+  Result<std::unique_ptr<Workload>> made =
+      tiled_backward_workload(problem, gradients, TiledInputs(one.dtype), PlanOptions{});
   EXPECT_TRUE(made.ok()) << made.status().message();
   return std::move(*made);
 }
