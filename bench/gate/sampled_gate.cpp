@@ -177,7 +177,7 @@ Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const
     worst.outlier_fraction = std::max(worst.outlier_fraction, verdict.outlier_fraction);
     if (verdict.passed) continue;
     const auto& [batch, head, first, count] = block.rows;
-    worst.note(fmt::format("in rows {} to {} of entry {}, head {}: {}", first, first + count - 1,
+    worst.note(fmt::format("in rows {} to {} of sequence {}, head {}: {}", first, first + count - 1,
                            batch, head, verdict.failure));
   }
   return worst;
