@@ -89,19 +89,19 @@ constexpr tests::Recorded kWanted = {20000, 1000,
                                      R"(75  forward       0 chosen      0 launches  cbf29ce484222325
 75  backward      0 chosen      0 launches  cbf29ce484222325
 80  forward   11199 chosen  27125 launches  34c87b9eacc52c98
-80  backward   3367 chosen  34748 launches  a95954bca51c2546
+80  backward   3367 chosen  33358 launches  256dfe6117e2fcce
 86  forward   11199 chosen  27115 launches  f39c01f87157f431
-86  backward   3367 chosen  32874 launches  f9f40da1eedf359d
+86  backward   3367 chosen  31484 launches  26e9d608740037f5
 89  forward   11199 chosen  27095 launches  c18b88884187e6fe
-89  backward   3367 chosen  32874 launches  f9f40da1eedf359d
+89  backward   3367 chosen  31484 launches  26e9d608740037f5
 90  forward   11199 chosen  27495 launches  d10ae5edfc512e64
-90  backward   3367 chosen  32646 launches  59c1e027e66c9e37
+90  backward   3367 chosen  31292 launches  c9bfe17d75c4c54c
 100 forward   11197 chosen  27149 launches  2d3b2dd0555d0149
-100 backward   3367 chosen  34748 launches  a95954bca51c2546
+100 backward   3367 chosen  33358 launches  256dfe6117e2fcce
 120 forward   11197 chosen  27154 launches  b19b784850750735
-120 backward   3367 chosen  32874 launches  f9f40da1eedf359d
+120 backward   3367 chosen  31484 launches  26e9d608740037f5
 )",
-                                     "bdb11e93ebd022e4"};
+                                     "18238a4dd5292cb9"};
 
 TEST(Launches, AreThoseThatWereRecorded) {
   constexpr size_t kCount = std::size(tests::kGpus);
