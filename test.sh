@@ -15,7 +15,7 @@ cd "$root"
 
 default_stages=(release example install python)
 # What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
-stages=(release example install resources lint headers bare python torch rust thread simulator fuzz address)
+stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz)
 long_stages=("${stages[@]}" fresh)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
 # address and fuzz sees its headers, for those are all that plans of CUDA kernels need.
