@@ -32,7 +32,7 @@ constexpr size_t kLongestLine = 100;
 
 // A row of the compact form stands in one line, but for its members that take several.
 std::string lines_of(const Json& value) {
-  const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (line.size() <= kLongestLine || std::none_of(value.begin(), value.end(), [](const Json& one) {
         return one.is_structured();
       })) {

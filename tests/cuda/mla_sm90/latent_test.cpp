@@ -146,6 +146,8 @@ TEST(MlaSm90Plan, OneLaunchWhereNoEntryIsCut) {
   p.batch = 66;
   p.seqlens_kv.present = true;
   EXPECT_TRUE(has_joins(p, tests::on_gpu(90)));
+  p.seqlen_q = 0;  // max_seqlen_q of a packed batch
+  EXPECT_GE(share_count(p, tests::on_gpu(90)), 1);
 }
 
 }  // namespace

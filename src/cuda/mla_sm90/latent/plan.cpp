@@ -146,7 +146,7 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  const bool has_rows = p.heads_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
+  const bool has_rows = p.heads_q > 0 && p.seqlen_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0);
   return has_rows ? plan_latent(p, context) : launch::nothing<PlannedKernel>();
 }
 

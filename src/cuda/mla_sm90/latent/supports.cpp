@@ -73,7 +73,9 @@ int64_t tiles_of_query(const ForwardProblem& p) { return divide_up(p.heads_q, kR
 int64_t tile_count(const ForwardProblem& p) { return product_of({p.seqlen_q, tiles_of_query(p)}); }
 
 int64_t share_count(const ForwardProblem& p, const PlanContext& context) {
-  const int64_t most = int64_t{context.device.multiprocessors} / tile_count(p);
+  const int64_t tiles =
+      std::max<int64_t>(1, tile_count(p));  // a packed batch may have max_seqlen_q 0
+  const int64_t most = int64_t{context.device.multiprocessors} / tiles;
   return std::max<int64_t>(
       1, std::min(most, product_of({p.batch, divide_up(p.seqlen_kv, kTileKeys)})));
 }
