@@ -49,7 +49,10 @@ __device__ __forceinline__ decltype(auto) find_own_block(const P& p, int64_t num
   };
   if constexpr (kHasOptions<P>) {
     OwnBlock& own = ptx::static_shared<OwnBlock>();
-    if (threadIdx.x == 0) own = find();
+    if (threadIdx.x == 0) {
+      const OwnBlock found = find();
+      own = found;  // a store of its own, which the simulator sees
+    }
     __syncthreads();
     return static_cast<const OwnBlock&>(own);
   } else {
