@@ -10,8 +10,6 @@
 
 namespace flashcore::bench {
 
-using Json = nlohmann::ordered_json;
-
 void Verified::add(const std::string& kernel, const Tally& tally) {
   if (tally.passed + tally.failed == 0) return;
   ran[kernel].insert(tally.launched.begin(), tally.launched.end());
@@ -21,13 +19,13 @@ void Verified::add(const Findings& found) {
   for (const auto& [kernel, tally] : found.tallies()) add(kernel, tally);
 }
 
-Result<Json> verify_evidence(const Verified& found, const PlanOptions& plan) {
+Result<nlohmann::ordered_json> verify_evidence(const Verified& found, const PlanOptions& plan) {
   const Result<std::unique_ptr<Meter>> meter = make_meter(plan.device, plan.threads);
   if (!meter.ok()) return meter.status();
-  Json evidence = new_evidence("verify");
+  nlohmann::ordered_json evidence = new_evidence("verify");
   evidence["complete"] = true;
   evidence["device"] = (*meter)->environment();
-  evidence["fingerprints"] = Json::object();
+  evidence["fingerprints"] = nlohmann::ordered_json::object();
   for (const auto& [kernel, launched] : found.ran) {
     evidence["fingerprints"][kernel] = fingerprint_of(kernel, plan.device, launched);
   }
