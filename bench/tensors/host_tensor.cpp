@@ -40,7 +40,8 @@ TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
   desc.dtype = dtype;
   desc.rank = static_cast<int32_t>(shape.size());
   uint64_t stride = 1;  // unsigned: overflow wraps, and make_plan refuses it
-  for (size_t d = shape.size(); d-- > 0;) {
+  // make_plan refuses more dimensions
+  for (size_t d = std::min<size_t>(shape.size(), TensorDesc::kMaxRank); d-- > 0;) {
     desc.shape[d] = shape[d];
     desc.stride[d] = static_cast<int64_t>(stride);
     stride *= static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <utility>
 
 #include "problem/operands.hpp"
 
@@ -23,9 +25,14 @@ Problem in_backward_use(Problem problem) {
   return in_use(problem);
 }
 
-void put_outputs_first(auto& tensors) {
-  std::stable_partition(tensors.begin(), tensors.end(),
-                        [](const auto& one) { return one.at_zero.is_output; });
+template <class Tensors>
+void put_outputs_first(Tensors& tensors) {
+  Tensors ordered;
+  for (const bool outputs : {true, false}) {
+    std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(ordered),
+                 [&](const auto& one) { return one.at_zero.is_output == outputs; });
+  }
+  tensors = std::move(ordered);
 }
 
 }  // namespace
