@@ -42,7 +42,7 @@ cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
 quietly chroot "$system" apt-get update -q || { say "Not run: the minimal system reaches no packages."; exit 77; }
 mkdir -p "$system/project" "$system/ccache"
 project_files '*' | tar -c -T - | tar -x -C "$system/project"
-cp -r .ci "$system/project/"
+cp -r .ci .clang-format .clang-tidy "$system/project/"
 
 mkdir -p "$compiled"
 log=$(mktemp)
