@@ -22,14 +22,10 @@ namespace {
 
 struct Launched {
   int64_t chosen = 0, launches = 0;
-  uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
-
-  void add(std::string_view text) {
-    for (const char one : text) digest = (digest ^ static_cast<uint8_t>(one)) * 0x100000001B3u;
-  }
+  tests::Digest digest;
 };
 
-// Gradients of Q, K and V alone.
+// Only these gradients are written: what was recorded had no others.
 BackwardArguments backward_arguments(size_t offset) {
   BackwardArguments args;
   args.forward = fake::arguments(offset);
@@ -55,9 +51,9 @@ void run(const Planned& planned, size_t offset, Launched& launched) {
   } else {
     status = planned.run(backward_arguments(offset), workspace, Stream{});
   }
-  launched.add(fmt::format("{}\n", static_cast<int>(status.code())));
+  launched.digest.add(fmt::format("{}\n", static_cast<int>(status.code())));
   for (const fake::Launch& one : fake::take_launches()) {
-    launched.add(fmt::format("{} {}\n", instance_of(one.kernel), one.geometry));
+    launched.digest.add(fmt::format("{} {}\n", instance_of(one.kernel), one.geometry));
     ++launched.launches;
   }
 }
@@ -78,9 +74,9 @@ void add(const AnyProblem& p, PlanContext context, Launched& launched) {
   if (choice.kernel == nullptr) return;
   context.config = std::move(choice.config);
   const auto planned = plan(*choice.kernel, p, context);
-  launched.add(fmt::format("{}\n", static_cast<int>(planned.status().code())));
+  launched.digest.add(fmt::format("{}\n", static_cast<int>(planned.status().code())));
   if (!planned.ok()) return;
-  launched.add(fmt::format("{} bytes\n", planned->workspace_bytes));
+  launched.digest.add(fmt::format("{} bytes\n", planned->workspace_bytes));
   ++launched.chosen;
   for (const size_t offset : {0, 8}) run(*planned, offset, launched);
 }
@@ -124,7 +120,7 @@ TEST(Launches, AreThoseThatWereRecorded) {
       text +=
           fmt::format("{:<3} {:<8} {:>6} chosen {:>6} launches  {:016x}\n",
                       tests::kGpus[gpu].compute_capability, backward != 0 ? "backward" : "forward",
-                      one.chosen, one.launches, one.digest);
+                      one.chosen, one.launches, one.digest.value);
     }
   }
   kWanted.expect(text);

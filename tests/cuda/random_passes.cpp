@@ -211,9 +211,9 @@ void Recorded::expect(std::string_view found) const {
     EXPECT_EQ(found, text);
     return;
   }
-  uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
-  for (const char one : found) digest = (digest ^ static_cast<uint8_t>(one)) * 0x100000001B3u;
-  EXPECT_EQ(fmt::format("{:016x}", digest), digest_of_few) << found;
+  Digest digest;
+  digest.add(found);
+  EXPECT_EQ(fmt::format("{:016x}", digest.value), digest_of_few) << found;
 }
 
 }  // namespace flashcore::tests

@@ -37,6 +37,16 @@ void for_random_passes(int count, const Body& body) {
   }
 }
 
+// FNV-1a, of bytes that are added one after the other.
+struct Digest {
+  uint64_t value = 0xCBF29CE484222325u;
+
+  void add(uint8_t byte) { value = (value ^ byte) * 0x100000001B3u; }
+  void add(std::string_view text) {
+    for (const char one : text) add(static_cast<uint8_t>(one));
+  }
+};
+
 // Compares what `ask` said of the first problems with what was recorded: the text of all, or, with
 // FLASHCORE_TEST_RECORDED=few, the digest of the text of `few`. FLASHCORE_PRINT_VERDICTS prints the text.
 struct Recorded {

@@ -43,9 +43,8 @@ using testing::HasSubstr, testing::Not;
 constexpr fake::Gpu kAmpere{80, 108, 163 * 1024}, kHopper{90, 132, 227 * 1024},
     kBlackwell{100, 148, 227 * 1024}, kGeForce{120, 188, 99 * 1024};
 
-PlanContext context_for(const fake::Gpu& gpu, int device = 1) {
-  return fake::context_of(gpu, device);
-}
+// The second GPU of two.
+PlanContext context_for(const fake::Gpu& gpu) { return fake::context_of(gpu, 1); }
 
 Problem dense(DType dtype, int64_t seqlen_q, int64_t seqlen_kv, int64_t head_dim = 128) {
   Problem problem;

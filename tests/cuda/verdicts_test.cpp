@@ -22,12 +22,12 @@ namespace {
 
 struct Answers {
   int64_t asked = 0, computes = 0;
-  uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
+  tests::Digest digest;
 
   void add(bool computed) {
     ++asked;
     computes += computed ? 1 : 0;
-    digest = (digest ^ (computed ? 1u : 0u)) * 0x100000001B3u;
+    digest.add(static_cast<uint8_t>(computed));
   }
 };
 
@@ -71,8 +71,8 @@ class Verdicts {
 std::string table_of(const Verdicts& verdicts) {
   std::string text;
   for (const auto& [name, one] : verdicts.answers()) {
-    text +=
-        fmt::format("{:<38} {:>7} of {:>7}  {:016x}\n", name, one.computes, one.asked, one.digest);
+    text += fmt::format("{:<38} {:>7} of {:>7}  {:016x}\n", name, one.computes, one.asked,
+                        one.digest.value);
   }
   return text;
 }

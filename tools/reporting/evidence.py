@@ -5,7 +5,10 @@ import pathlib
 import re
 
 import fingerprint
-import jsonschema
+try:
+    import jsonschema
+except ImportError as error:
+    raise ImportError("jsonschema: is not here, wanted Debian's python3-jsonschema or PyPI's jsonschema") from error
 
 from reporting.compact import whole
 
