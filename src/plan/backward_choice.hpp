@@ -7,8 +7,8 @@
 
 namespace flashcore {
 
-// backward_sm90:split, compared with backward_sm90: where tiles of keys are enough for the GPU, or have so few queries
-// that sums in any order are faster. docs/results.md has the times.
+// backward_sm90:split leaves a problem to backward_sm90 where tiles of keys are enough for the GPU, or have so few
+// queries that sums in any order are faster. docs/results.md has the times.
 std::string sm90_split_declines(const BackwardProblem& problem, const PlanContext& context);
 
 }  // namespace flashcore

@@ -28,7 +28,7 @@ enum class LatencyKernel { latency, wide };
 std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
                                   const Variant& sm90_throughput, LatencyKernel kernel);
 
-// forward_sm80_latency, compared with forward_sm80_throughput: the kernels for Hopper come before it.
+// forward_sm80_latency leaves a problem to forward_sm80_throughput; the kernels for Hopper come before both.
 std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context);
 
 // decode_sm90: where others compute the problem too, and it is not few queries against many keys. Batch
