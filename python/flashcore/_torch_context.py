@@ -5,6 +5,7 @@ Everything takes dense tensors, [B, H, S, D], or packed ones, [total, H, D], and
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -34,48 +35,55 @@ def rows_at(q: torch.Tensor) -> int:
     return 2 if q.dim() == 4 else 0
 
 
+@lru_cache(maxsize=1024)
+def _keywords_of(call: Call, is_packed: bool, device: torch.device) -> dict[str, Any]:
+    """Returns what `attention` and its gradients need for a call, besides tensors and options."""
+    blocks, (left, right) = call.blocks, call.window
+    has_diagonal = (left, right) != (-1, -1)
+    found: dict[str, Any] = {"alignment": "given" if has_diagonal else "top_left"}
+    if has_diagonal:
+        found |= {"causal": right == 0, "window": (left, right if right > 0 else -1)}
+    offsets = [block.offset for block in blocks]
+    if not is_packed:
+        if has_diagonal:
+            (found["causal_offset"],) = offsets
+        return found
+    if has_diagonal:
+        found["causal_offsets"] = _ints(offsets, device)
+    for name, ends in (
+        ("q", [(b.q_begin, b.q_end) for b in blocks]),
+        ("kv", [(b.kv_begin, b.kv_end) for b in blocks]),
+    ):
+        first = ends[0][0]
+        starts = [begin - first for begin, _ in ends] + [ends[-1][1] - first]
+        lengths = [end - begin for begin, end in ends]
+        slots = [b - a for a, b in itertools.pairwise(starts)]
+        found[f"cu_seqlens_{name}"] = _ints(starts, device)
+        found[f"max_seqlen_{name}"] = max(slots)
+        if lengths != slots:
+            found[f"seqlens_{name}"] = _ints(lengths, device)
+    return found
+
+
+def _ints(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.int32, device=device)
+
+
 class _Local:
-    """One call of the plan, and the keywords that `attention` and its gradients need for it."""
+    """One call of the plan: its rows, and the keywords that `attention` needs for it."""
 
     def __init__(self, call: Call, q: torch.Tensor):
-        blocks = call.blocks
-        first, last = blocks[0], blocks[-1]
+        first, last = call.blocks[0], call.blocks[-1]
         self.dim = rows_at(q)
         self.q = (first.q_begin, last.q_end - first.q_begin)
         self.kv = (first.kv_begin, last.kv_end - first.kv_begin)
-        left, right = call.window
-        has_diagonal = (left, right) != (-1, -1)
-        self.keywords: dict[str, Any] = {"alignment": "given" if has_diagonal else "top_left"}
-        if has_diagonal:
-            self.keywords |= {"causal": right == 0, "window": (left, right if right > 0 else -1)}
-        if q.dim() == 4:
-            (block,) = blocks
-            if has_diagonal:
-                self.keywords["causal_offset"] = block.offset
-            return
-        for name, begins, ends, whole in (
-            ("q", [b.q_begin for b in blocks], [b.q_end for b in blocks], self.q),
-            ("kv", [b.kv_begin for b in blocks], [b.kv_end for b in blocks], self.kv),
-        ):
-            starts = [begin - whole[0] for begin in begins] + [whole[1]]
-            lengths = [end - begin for begin, end in zip(begins, ends, strict=True)]
-            slots = [b - a for a, b in itertools.pairwise(starts)]
-            self.keywords[f"cu_seqlens_{name}"] = _ints(starts, q)
-            self.keywords[f"max_seqlen_{name}"] = max(slots)
-            if lengths != slots:
-                self.keywords[f"seqlens_{name}"] = _ints(lengths, q)
-        if has_diagonal:
-            self.keywords["causal_offsets"] = _ints([block.offset for block in blocks], q)
+        self.keywords = _keywords_of(call, q.dim() == 3, q.device)
 
     def of_q(self, x: torch.Tensor) -> torch.Tensor:
         return x.narrow(self.dim, *self.q)
 
     def of_kv(self, x: torch.Tensor) -> torch.Tensor:
         return x.narrow(self.dim, *self.kv)
-
-
-def _ints(numbers: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=torch.int32).to(like.device, non_blocking=True)
 
 
 class _Sum:
