@@ -30,7 +30,6 @@ using flashcore::StatusCode;
 using flashcore::api::check_output;
 using flashcore::api::guarded;
 using flashcore::api::last_error;
-using flashcore::api::report;
 
 struct flashcore_plan {
   Plan plan;
