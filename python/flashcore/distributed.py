@@ -4,9 +4,10 @@ Each rank has a part of the rows of a sequence, and gets O of its queries over a
 docs/distributed.md.
 """
 
+import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -17,8 +18,9 @@ from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from ._options import ALIGNMENTS, flag, integer, real, refuse_unknown, window_of
 from ._torch_context import ContextAttention, Job, gather, rows_at, select
 from ._torch_group import Ranks, ranks_of
+from .torch import sdpa_replaced_by
 
-__all__ = ["context_parallel_attention", "explain", "shard", "unshard"]
+__all__ = ["context_parallel_attention", "explain", "replace_sdpa", "shard", "unshard"]
 
 _uncompiled: Callable[[Any], Any] = torch.compiler.disable
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -244,6 +246,58 @@ def context_parallel_attention(
     job = Job(ranks, plan, options, settings["deterministic"], settings["return_lse"], k.shape[1])
     out, lse = ContextAttention.apply(job, q, k, v)
     return (out, lse) if return_lse else out
+
+
+@contextlib.contextmanager
+def replace_sdpa(
+    group: Any = None,
+    *,
+    layout: str = "zigzag",
+    algorithm: str = "automatic",
+    seqlen: int | None = None,
+) -> Iterator[None]:
+    """In this context, torch.nn.functional.scaled_dot_product_attention is over all ranks.
+
+    Models run on this rank's rows, which `shard` cuts, positions included. seqlen is the whole
+    length, as in `context_parallel_attention`. attn_mask and dropout_p are refused. The name is
+    process-wide, as in `flashcore.torch.replace_sdpa`.
+    """
+
+    def attend(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        if attn_mask is not None or dropout_p != 0:
+            raise UnsupportedError(
+                "attn_mask, dropout_p: are given, wanted neither: attention over several ranks "
+                "does not have them"
+            )
+        if query.dim() != 4 or (key.shape[1] != query.shape[1] and not enable_gqa):
+            raise InvalidArgumentError(
+                f"query: shape is {[*query.shape]} and key's {[*key.shape]}, wanted 4 dimensions, "
+                "and equal heads, or enable_gqa=True"
+            )
+        return context_parallel_attention(
+            query,
+            key,
+            value,
+            group,
+            causal=is_causal,
+            alignment="top_left",
+            softmax_scale=scale,
+            layout=layout,
+            algorithm=algorithm,
+            seqlen_q=seqlen,
+        )
+
+    with sdpa_replaced_by(lambda _: attend):
+        yield
 
 
 def explain(

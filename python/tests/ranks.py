@@ -276,6 +276,32 @@ def helpers(group):
         assert torch.equal(one, other)
 
 
+def replaced(group):
+    """A program's own calls of sdpa over the ranks, against the same calls in one process."""
+    import pytest
+    import torch
+    import torch.nn.functional as F
+
+    import flashcore
+    import flashcore.distributed as fd
+
+    before = F.scaled_dot_product_attention
+    torch.manual_seed(2)
+    for options in ({"is_causal": True}, {"scale": 0.3}):
+        for heads_kv in (4, 2):
+            whole = [torch.randn(1, n, 21, 32) for n in (4, heads_kv, heads_kv)]
+            options["enable_gqa"] = heads_kv == 2
+            with fd.replace_sdpa(group, seqlen=21):
+                out = F.scaled_dot_product_attention(
+                    *(fd.shard(x, group) for x in whole), **options
+                )
+                with pytest.raises(flashcore.UnsupportedError, match="attn_mask, dropout_p"):
+                    F.scaled_dot_product_attention(*whole, dropout_p=0.5)
+            out = fd.unshard(out, group, seqlen=21)
+            torch.testing.assert_close(out, before(*whole, **options), atol=2e-5, rtol=0)
+    assert F.scaled_dot_product_attention is before
+
+
 def go_apart(group, who):
     """One rank has a new shape where the others repeat theirs; returns the errors."""
     import flashcore

@@ -39,7 +39,7 @@ def test_dense(pool, algorithm, layout, mask):
     for world in (1, 2, 3, 4):
         if algorithm == "ulysses" and world == 3:
             continue  # 4 heads
-        for lengths, lengths_kv in (((61,), (61,)), ((24,), (48,))):
+        for lengths, lengths_kv in (((61,), (61,)), ((24,), (48,)), ((2,), (3,))):
             arguments = (lengths, lengths_kv, False, "float32", layout, algorithm, MASKS[mask])
             pool.run(ranks.compare, *arguments, world=world)
 
@@ -157,6 +157,10 @@ def test_refusals(pool, options, message):
 
 def test_helpers(pool):
     pool.run(ranks.helpers, world=3)
+
+
+def test_replaced_sdpa(pool):
+    pool.run(ranks.replaced, world=2)
 
 
 def test_without_a_group():
