@@ -4,7 +4,7 @@ Everything takes dense tensors, [B, H, S, D], or packed ones, [total, H, D], and
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -411,6 +411,9 @@ _BACKWARD = {
 }
 
 
+_once_differentiable: Callable[[Any], Any] = torch.autograd.function.once_differentiable
+
+
 class ContextAttention(torch.autograd.Function):
     """O and LSE of this rank's queries."""
 
@@ -423,7 +426,7 @@ class ContextAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @_once_differentiable
     def backward(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
         if d_out is None:
             d_out = torch.zeros_like(ctx.saved_tensors[3])
