@@ -50,8 +50,10 @@ struct ContextProblem {
   int64_t head_dim_qk = 128;
   int64_t head_dim_v = 128;
   int64_t element_bytes = 2;
-  double link_bytes_per_second = 300e9;  // that one rank sends while it receives as many
-  double flops_per_second = 600e12;      // of one rank
+  // The bytes that a rank sends while it receives as many, and its operations. The defaults were
+  // measured on two H200 by python/benchmarks/context_parallel.py, bf16, 131072 tokens.
+  double link_bytes_per_second = 167e9;
+  double flops_per_second = 680e12;
 };
 
 // Rows [begin, begin + rows) of the whole tensor are rows [place, place + rows) of the rank's

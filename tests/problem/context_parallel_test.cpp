@@ -319,6 +319,7 @@ TEST(ContextParallel, PredictedTimesFollowBytesAndFlop) {
   problem.causal = true;
   problem.heads_q = 32;
   problem.heads_kv = 8;
+  problem.link_bytes_per_second = 300e9;
   // Hours of compute hide all transfers of a ring; the other two begin after theirs.
   problem.flops_per_second = 1e9;
   auto plan = make_context_plan(problem);
