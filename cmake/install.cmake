@@ -4,7 +4,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(FILES include/flashcore/flashcore.hpp include/flashcore/quantize.hpp
-              include/flashcore/serving.hpp include/flashcore/flashcore.h
+              include/flashcore/serving.hpp include/flashcore/context_parallel.hpp
+              include/flashcore/flashcore.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flashcore)
 install(TARGETS flashcore flashcore_shared EXPORT flashcore_targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -46,17 +46,31 @@ cp -r .ci .clang-format .clang-tidy "$system/project/"
 
 mkdir -p "$compiled"
 log=$(mktemp)
+# pip finds its packages there as it does here: by its variables, and in this machine's folders that they name.
+pip=() folders=()
+for name in $(compgen -e PIP_); do
+  [[ $name == PIP_CERT ]] || pip+=("$name=${!name}")
+done
+for folder in ${PIP_FIND_LINKS:-}; do
+  folder=${folder#file://}
+  [[ $folder != /* || ! -d $folder ]] || folders+=("$folder")
+done
 # shellcheck disable=SC2016
 unshare --mount bash -c '
   set -euo pipefail
   mount --rbind /proc "$0/proc"
   mount --rbind /dev "$0/dev"
   mount --bind "$1" "$0/ccache"
+  for ((left = $2; left > 0; --left)); do
+    mkdir -p "$0$3"
+    mount --bind -o ro "$3" "$0$3"
+    shift
+  done
   exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
     CCACHE_DIR=/ccache ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-    ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    "${@:3}" PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     chroot "$0" sh -c "cd /project && ./run.sh && ./test.sh"
-' "$system" "$compiled" >"$log" 2>&1 || true
+' "$system" "$compiled" "${#folders[@]}" "${folders[@]}" "${pip[@]}" >"$log" 2>&1 || true
 if ! IFS=' ,' read -r good _ bad _ left_out _ < <(tail -n 1 "$log" | grep -E '^[0-9]+ passed, '); then
   tail -n 60 "$log"
   say "fresh: 0 passed, 1 failed, 0 skipped"

@@ -36,7 +36,7 @@ check() {
     say "FAILED: $*"
   fi
 }
-sources=(python examples/{attention_maps,drop_in,serving,train_gpt}.py)
+sources=(python examples/{attention_maps,context_parallel,drop_in,serving,train_gpt}.py)
 check "$environment/bin/ruff" check --quiet "${sources[@]}"
 check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"

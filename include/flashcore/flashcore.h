@@ -590,6 +590,111 @@ FLASHCORE_API flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t o
                                                        int64_t query, int64_t key, int32_t* keeps);
 
 /* -------------------------------------------------------------------------------------------------
+ * Attention over several GPUs: the schedule of one rank, as data (context_parallel.hpp, and
+ * docs/distributed.md). */
+
+/* How rows are cut into shards. */
+enum {
+  FLASHCORE_CONTIGUOUS = 0, /* one piece for each rank, in order */
+  FLASHCORE_ZIGZAG = 1      /* two pieces for each rank: r and 2 * world - 1 - r */
+};
+
+enum {
+  FLASHCORE_AUTOMATIC = 0, /* the one with the lowest predicted time */
+  FLASHCORE_RING = 1,
+  FLASHCORE_ALL_GATHER = 2,
+  FLASHCORE_ULYSSES = 3
+};
+
+typedef struct flashcore_context_problem {
+  size_t struct_size;
+  int32_t world;            /* number of ranks; default 1 */
+  int32_t rank;             /* the rank whose plan is made; default 0 */
+  int32_t layout;           /* default FLASHCORE_ZIGZAG */
+  int32_t algorithm;        /* default FLASHCORE_AUTOMATIC */
+  int64_t documents;        /* lengths in each of the next two; a dense batch is one document */
+  const int64_t* seqlens_q; /* rows of each document, over all ranks */
+  const int64_t* seqlens_kv;
+  int32_t causal;    /* default 0 */
+  int32_t alignment; /* FLASHCORE_BOTTOM_RIGHT, the default, or FLASHCORE_TOP_LEFT */
+  int64_t window_left;
+  int64_t window_right;
+  /* For the predicted times, and, the heads, for Ulysses; the defaults are as in C++. */
+  int64_t batch;
+  int64_t heads_q;
+  int64_t heads_kv;
+  int64_t head_dim_qk;
+  int64_t head_dim_v;
+  int64_t element_bytes;
+  double link_bytes_per_second;
+  double flops_per_second;
+} flashcore_context_problem;
+
+FLASHCORE_API flashcore_status flashcore_context_problem_init(flashcore_context_problem* problem,
+                                                              size_t struct_size);
+
+typedef struct flashcore_context_plan flashcore_context_plan;
+
+/* FLASHCORE_INVALID_ARGUMENT: malformed; FLASHCORE_UNSUPPORTED: ulysses with heads that the ranks
+ * do not divide. On an error *plan is null. */
+FLASHCORE_API flashcore_status flashcore_context_plan_create(
+    const flashcore_context_problem* problem, flashcore_context_plan** plan);
+
+/* Null is allowed. What the plan's functions returned points into it. */
+FLASHCORE_API void flashcore_context_plan_destroy(flashcore_context_plan* plan);
+
+/* Set struct_size of this and the next two structs first; they are filled in up to that size. */
+typedef struct flashcore_context_info {
+  size_t struct_size;
+  int32_t algorithm;  /* never FLASHCORE_AUTOMATIC */
+  int32_t initialise; /* 1: O begins as 0, the LSE as -inf, and every call is merged */
+  int64_t rows_q;     /* of this rank's shards */
+  int64_t rows_kv;
+  int64_t steps;
+  int64_t num_pieces_q; /* of every rank, in order of rank and place */
+  int64_t num_pieces_kv;
+  const int64_t* pieces_q; /* four numbers each: rank, first row, its place in the shard, rows */
+  const int64_t* pieces_kv;
+  double ring_seconds; /* predicted for a forward pass; infinite: it is not possible */
+  double all_gather_seconds;
+  double ulysses_seconds;
+} flashcore_context_info;
+
+FLASHCORE_API flashcore_status flashcore_context_plan_info(const flashcore_context_plan* plan,
+                                                           flashcore_context_info* info);
+
+/* Ranks; -1: none. */
+typedef struct flashcore_context_step {
+  size_t struct_size;
+  int32_t owner;        /* ring: whose K and V this rank has now */
+  int32_t send_to;      /* the K and V at hand go there, while the calls run */
+  int32_t send_own_to;  /* the rank's own K and V go there */
+  int32_t receive_from; /* the next step's K and V come from there */
+  /* Backward: the rank adds its dK and dV of other owners' blocks to the sum that came with them. */
+  int32_t gradient_to;   /* after the calls, the sum at hand goes there, at last to the owner */
+  int32_t gradient_from; /* the next step's comes from there */
+  int32_t gradient_home_from; /* a complete one of this rank's own comes from there */
+  int32_t reserved;           /* zero */
+  int64_t calls;
+} flashcore_context_step;
+
+FLASHCORE_API flashcore_status flashcore_context_plan_step(const flashcore_context_plan* plan,
+                                                           int64_t step,
+                                                           flashcore_context_step* info);
+
+typedef struct flashcore_context_call {
+  size_t struct_size;
+  int64_t window_left; /* as in flashcore_problem, with FLASHCORE_GIVEN */
+  int64_t window_right;
+  int64_t num_blocks;
+  const int64_t* blocks; /* five numbers each: q_begin, q_end, kv_begin, kv_end, causal_offset */
+} flashcore_context_call;
+
+FLASHCORE_API flashcore_status flashcore_context_plan_call(const flashcore_context_plan* plan,
+                                                           int64_t step, int64_t call,
+                                                           flashcore_context_call* info);
+
+/* -------------------------------------------------------------------------------------------------
  * Build */
 
 /* The version of the running library, such as "0.1.0". */

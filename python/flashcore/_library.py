@@ -16,6 +16,7 @@ from ctypes import (
     Structure,
     c_char,
     c_char_p,
+    c_double,
     c_float,
     c_int32,
     c_int64,
@@ -138,6 +139,71 @@ class QuantizeArguments(Structure):
     _fields_ = [_SIZE, *_pointers(QUANTIZE_TENSORS)]
 
 
+class ContextProblem(Structure):
+    _fields_ = [
+        _SIZE,
+        *((name, c_int32) for name in ("world", "rank", "layout", "algorithm")),
+        ("documents", c_int64),
+        ("seqlens_q", c_void_p),
+        ("seqlens_kv", c_void_p),
+        ("causal", c_int32),
+        ("alignment", c_int32),
+        ("window_left", c_int64),
+        ("window_right", c_int64),
+        ("batch", c_int64),
+        ("heads_q", c_int64),
+        ("heads_kv", c_int64),
+        ("head_dim_qk", c_int64),
+        ("head_dim_v", c_int64),
+        ("element_bytes", c_int64),
+        ("link_bytes_per_second", c_double),
+        ("flops_per_second", c_double),
+    ]
+
+
+class ContextInfo(Structure):
+    _fields_ = [
+        _SIZE,
+        ("algorithm", c_int32),
+        ("initialise", c_int32),
+        ("rows_q", c_int64),
+        ("rows_kv", c_int64),
+        ("steps", c_int64),
+        ("num_pieces_q", c_int64),
+        ("num_pieces_kv", c_int64),
+        ("pieces_q", c_void_p),
+        ("pieces_kv", c_void_p),
+        ("ring_seconds", c_double),
+        ("all_gather_seconds", c_double),
+        ("ulysses_seconds", c_double),
+    ]
+
+
+class ContextStep(Structure):
+    _fields_ = [
+        _SIZE,
+        ("owner", c_int32),
+        ("send_to", c_int32),
+        ("send_own_to", c_int32),
+        ("receive_from", c_int32),
+        ("gradient_to", c_int32),
+        ("gradient_from", c_int32),
+        ("gradient_home_from", c_int32),
+        ("reserved", c_int32),
+        ("calls", c_int64),
+    ]
+
+
+class ContextCall(Structure):
+    _fields_ = [
+        _SIZE,
+        ("window_left", c_int64),
+        ("window_right", c_int64),
+        ("num_blocks", c_int64),
+        ("blocks", c_void_p),
+    ]
+
+
 class PlanOptions(Structure):
     _fields_ = [
         _SIZE,
@@ -231,6 +297,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         *(_STATUS, POINTER(Tensor), c_void_p, POINTER(Tensor), c_void_p),
         *(_PLAN_OPTIONS, _STREAM),
     ),
+    "context_problem_init": (_STATUS, POINTER(ContextProblem), c_size_t),
+    "context_plan_create": (_STATUS, POINTER(ContextProblem), POINTER(_PLAN)),
+    "context_plan_destroy": (None, _PLAN),
+    "context_plan_info": (_STATUS, _PLAN, POINTER(ContextInfo)),
+    "context_plan_step": (_STATUS, _PLAN, c_int64, POINTER(ContextStep)),
+    "context_plan_call": (_STATUS, _PLAN, c_int64, c_int64, POINTER(ContextCall)),
     "visit_verdicts": (_STATUS, POINTER(Problem), _PLAN_OPTIONS, VERDICT_VISITOR, c_void_p),
     "device_count": (_STATUS, POINTER(c_size_t)),
     "device_get": (_STATUS, c_size_t, POINTER(DeviceInfo)),
@@ -316,6 +388,7 @@ _INITIALISE = {
     Problem: library.flashcore_problem_init,
     GradientTensors: library.flashcore_gradients_init,
     AppendProblem: library.flashcore_append_problem_init,
+    ContextProblem: library.flashcore_context_problem_init,
     PlanOptions: library.flashcore_plan_options_init,
 }
 _Kind = TypeVar("_Kind", bound=Structure)

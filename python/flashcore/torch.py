@@ -188,11 +188,20 @@ def replace_sdpa(fallback: bool = False) -> Iterator[None]:
     operator, such as a DTensor, and on a device without a backward pass, inputs that require
     gradients) go to the function before the outermost context. Without it they raise.
     """
+    with sdpa_replaced_by(
+        lambda before: _with_fallback(before) if fallback else scaled_dot_product_attention
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def sdpa_replaced_by(
+    make: Callable[[Callable[..., torch.Tensor]], Callable[..., torch.Tensor]],
+) -> Iterator[None]:
+    """Takes what makes the replacement of the function before the outermost context."""
     with _lock:
         _stack.append(F.scaled_dot_product_attention)
-        F.scaled_dot_product_attention = (
-            _with_fallback(_stack[0]) if fallback else scaled_dot_product_attention
-        )
+        F.scaled_dot_product_attention = make(_stack[0])
     try:
         yield
     finally:

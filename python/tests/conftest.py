@@ -50,10 +50,15 @@ def torch_device(request):
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: runs on a GPU; skipped, or not there, without one")
     config.addinivalue_line("markers", "compiles: calls torch.compile, which takes seconds")
+    config.addinivalue_line("markers", "slow: runs where FLASHCORE_TEST_RUN is long")
 
 
 def pytest_collection_modifyitems(items):
     """Starts the longest tests first, so that several workers end together."""
+    if os.environ.get("FLASHCORE_TEST_RUN") != "long":
+        for item in items:
+            if item.get_closest_marker("slow") is not None:
+                item.add_marker(pytest.mark.skip(reason="slow: FLASHCORE_TEST_RUN is not long"))
     items.sort(key=lambda item: item.get_closest_marker("compiles") is None)
 
 

@@ -29,6 +29,15 @@ def test_drop_in():
     assert all(float(line.split()[-1]) < 5e-3 for line in differences)
 
 
+def test_context_parallel():
+    pytest.importorskip("torch")
+    lines = run(EXAMPLES / "context_parallel.py", "--tokens", 201, "--ranks", 3).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["ring", "all_gather", "ulysses"]
+    differences = [float(line.split()[-1]) for line in lines[3:]]
+    assert len(differences) == 4
+    assert max(differences) < 1e-4
+
+
 def test_train_gpt():
     pytest.importorskip("torch")
     printed = run(EXAMPLES / "train_gpt.py", "--steps", 12, "--context", 40, "--batch", 2)

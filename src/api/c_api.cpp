@@ -4,20 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
-#include <new>
-#include <shared_mutex>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "api/c_structs.hpp"
+#include "api/guarded.hpp"
+#include "api/live_handles.hpp"
 #include "api/sized_struct.hpp"
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
@@ -31,45 +27,9 @@ using flashcore::Plan;
 using flashcore::Result;
 using flashcore::Status;
 using flashcore::StatusCode;
-
-namespace {
-
-// A fixed buffer rather than a string: errors can be reported when memory has run out.
-std::array<char, 1024>& last_error() {
-  thread_local std::array<char, 1024> buffer{};
-  return buffer;
-}
-
-flashcore_status report(StatusCode code, std::string_view message) noexcept {
-  std::array<char, 1024>& buffer = last_error();
-  const size_t length = std::min(message.size(), buffer.size() - 1);
-  std::copy_n(message.begin(), length, buffer.begin());
-  buffer[length] = '\0';
-  return static_cast<flashcore_status>(code);
-}
-
-template <class Body>
-flashcore_status guarded(const Body& body) noexcept {
-  try {
-    const Status status = body();
-    return report(status.code(), status.message());
-  } catch (const std::bad_alloc&) {
-    return report(StatusCode::out_of_memory, "memory: the host has none left for this call");
-  } catch (const std::length_error&) {
-    return report(StatusCode::out_of_memory, "memory: the call needs more than an object can hold");
-  } catch (const std::exception& error) {
-    return report(StatusCode::internal, error.what());
-  } catch (...) {
-    return report(StatusCode::internal, "internal: an exception of an unknown type");
-  }
-}
-
-Status check_output(std::string_view name, const void* pointer) {
-  if (pointer != nullptr) return {};
-  return invalid("{}: pointer is null, wanted a place for the result", name);
-}
-
-}  // namespace
+using flashcore::api::check_output;
+using flashcore::api::guarded;
+using flashcore::api::last_error;
 
 struct flashcore_plan {
   Plan plan;
@@ -82,45 +42,7 @@ struct flashcore_plan {
 
 namespace {
 
-// The live plans: a caller's handle is looked up here, and never dereferenced.
-class LivePlans {
- public:
-  // Never destroyed, since threads may use plans until the process ends. Statically allocated,
-  // since the first call may be one that cannot fail.
-  static LivePlans& of_process() noexcept {
-    alignas(LivePlans) static std::byte memory[sizeof(LivePlans)];
-    static auto* const plans = new (memory) LivePlans;
-    return *plans;
-  }
-
-  flashcore_plan* add(std::shared_ptr<flashcore_plan> plan) {
-    const std::lock_guard lock(mutex_);
-    flashcore_plan* const handle = plan.get();
-    plans_.emplace(handle, std::move(plan));
-    return handle;
-  }
-
-  void remove(const flashcore_plan* handle) {
-    std::shared_ptr<flashcore_plan> last;  // destroyed outside of the lock
-    const std::lock_guard lock(mutex_);
-    const auto found = plans_.find(handle);
-    if (found == plans_.end()) return;
-    last = std::move(found->second);
-    plans_.erase(found);
-  }
-
-  // Returns null if there is no such plan. The result stays alive if the plan
-  // is destroyed meanwhile.
-  std::shared_ptr<const flashcore_plan> find(const flashcore_plan* handle) {
-    const std::shared_lock lock(mutex_);
-    const auto found = plans_.find(handle);
-    return found == plans_.end() ? nullptr : found->second;
-  }
-
- private:
-  std::shared_mutex mutex_;
-  std::unordered_map<const flashcore_plan*, std::shared_ptr<flashcore_plan>> plans_;
-};
+using LivePlans = flashcore::api::LiveHandles<flashcore_plan>;
 
 Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const int64_t* shape,
                    const int64_t* stride, bool strided) {

@@ -55,6 +55,7 @@ template <class T>
 constexpr std::string_view parameter_name() {
   if (std::is_same_v<T, flashcore_plan_options>) return "options";
   if (std::is_same_v<T, flashcore_gradients>) return "gradients";
+  if (std::is_same_v<T, flashcore_context_problem>) return "problem";
   std::string_view name = "info";
   for_each_operand<T>([&](const Line&, size_t, size_t bytes) {
     name = bytes == sizeof(flashcore_tensor) ? "problem" : "arguments";
@@ -139,6 +140,8 @@ template <>
 flashcore_plan_options default_struct();
 template <>
 flashcore_append_problem default_struct();
+template <>
+flashcore_context_problem default_struct();
 
 // Writes defaults into the first struct_size bytes.
 template <class T>

@@ -175,6 +175,7 @@ fn type_in_rust(c: &str) -> String {
         "void" => "c_void",
         "char" => "c_char",
         "float" => "f32",
+        "double" => "f64",
         "size_t" => "usize",
         "int32_t" => "i32",
         "int64_t" => "i64",

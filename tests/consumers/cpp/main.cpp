@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <flashcore/context_parallel.hpp>
 #include <flashcore/flashcore.hpp>
 #include <string>
 #include <vector>
@@ -37,6 +38,12 @@ int main() {
     const double here = std::abs(static_cast<double>(o[i]) - row / 2) / std::max(1.0, row / 2);
     if (!(here <= error)) error = here;  // NaN too
   }
+  ContextProblem ranks;
+  ranks.world = 2;
+  ranks.algorithm = ContextAlgorithm::ring;
+  ranks.seqlens_q = ranks.seqlens_kv = {kSeqlen};
+  const Result<ContextPlan> route = make_context_plan(ranks);
+  if (!route.ok() || route->steps.size() != 2) return EXIT_FAILURE;
   std::printf("flashcore %s from C++: %s, largest scaled error %.1e\n",
               build_info().version.c_str(), std::string(plan->kernel()).c_str(), error);
   return error < 2e-5 ? EXIT_SUCCESS : EXIT_FAILURE;
