@@ -27,7 +27,13 @@ STREAM_MANY = problem("decode_sm90", "--dtype bf16 --shape 9,8,1,128 --heads-kv 
 STREAM_WINDOW = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 700 --paged 16 "
                         "--causal --window 301,0")
 # More entries than a warp has lanes.
-STREAM_CROWD = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150")
+STREAM_CROWD = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150 --with seqlens_kv")
+# Sequences that are equally long.
+STREAM_EQUAL = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150 --paged 16")
+# Random problems whose tables have indices out of range.
+STREAM_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "decode_sm90", "--shapes", "none", "--paged",
+                "--narrow", "--random", "60", "--random-seed", "0", "--largest-seqlen", "60", "--largest-head-dim", "128",
+                "--most-heads", "4"]
 SM90_DECODE = "cuda/decode_sm90/stream_kv/"
 # Entries that are cut in two, tiles of 64 and of 6 heads, a last tile that is not full.
 LATENT = problem("mla_sm90", "--dtype bf16 --shape 2,70,1,576 --heads-kv 1 --seqlen-kv 700 --head-dim-v 512 --v-in-k "
@@ -84,6 +90,12 @@ FAULTS = [
     Fault("stream_line_not_awaited", STREAM_UNIT, STREAM_CROWD, [
         (SM90_DECODE + "walk.cuh", "list.first[0] = 0;\n  __syncthreads();", "list.first[0] = 0;")],
           "race", more=True),
+    Fault("stream_page_index_not_clamped", STREAM_UNIT, STREAM_TABLE, [
+        (SM90_DECODE + "ring.cuh", "place_.lead = attention::clamped(stored, 0, p_.cache.num_pages - 1);",
+         "place_.lead = stored;")], "outside of global memory", more=True),
+    Fault("stream_equal_sequences_in_one_table", STREAM_UNIT, STREAM_EQUAL, [
+        (SM90_DECODE + "walk.cuh", "    if (p_.equal) unit.at.in_table = to.entry * p_.cache.table_batch;\n", "")],
+          "FAILED", more=True),
     Fault("stream_join_does_not_wait", "stream_kv/join.cu", STREAM, [
         (SM90_DECODE + "join.cuh", "  ptx::wait_for_earlier_grids();\n", "")], "race"),
     Fault("stream_pages_not_aligned", STREAM_UNIT, STREAM_WINDOW, [

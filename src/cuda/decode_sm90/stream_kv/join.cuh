@@ -46,8 +46,14 @@ __device__ Job find_job(const Params& p, int index, int tile_shift, int lane) {
   const auto query = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(of_head)));
   int total = 0, first = 0, granules = 0;
   attention::Entry entry{};
+  if (p.equal) {
+    total = p.entry_cost * p.batch;
+    first = p.entry_cost * batch;
+    granules = p.same.seen.granules();
+    entry = p.same.at.entry;
+  }
 #pragma unroll 1
-  for (int from = 0; from < p.batch; from += 32) {
+  for (int from = 0; from < p.batch && !p.equal; from += 32) {
     KnownEntry known{};
     if (from + lane < p.batch) {
       known = p.plain ? look_up<true>(p, from + lane) : look_up<false>(p, from + lane);

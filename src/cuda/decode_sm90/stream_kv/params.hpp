@@ -6,6 +6,7 @@
 
 #include "cuda/attention/decode/params.hpp"
 #include "cuda/attention/divisor.hpp"
+#include "cuda/decode_sm90/stream_kv/schedule.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
@@ -23,6 +24,10 @@ struct Params : attention::decode::Params {
   int own_parts;  // per item, at most; 0: not batch invariant
   int item_end;   // the cost of an item's end
   bool plain;     // sequences are as find_cached_entry<true> requires
+  bool equal;     // all sequences are `same`, and more than kKnownEntries
+  KnownEntry same;
+  int entry_cost;  // then: of a sequence's items
+  attention::Divisor by_entry_cost;
   attention::decode::TreeBits tree;
 
   float2* partial_rows;  // [slot, tile of rows, row]: largest score, sum of e^(score - largest)

@@ -21,6 +21,7 @@
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/launch/launch.hpp"
+#include "problem/entries.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -63,6 +64,21 @@ void set_boxes(Planned& planned, const ForwardProblem& p) {
   params.box_columns = columns;
   params.box_bytes = config.tile_bytes() / (whole ? 1 : panels);
   params.key_alignment = params.boxes > 0 && p.paging.present ? config.tile_keys : 1;
+}
+
+// Sets what the host knows of sequences that are equal.
+void set_equal(Params& params, const ForwardProblem& p) {
+  params.equal =
+      p.batch > kKnownEntries && !entries_vary(p) && !p.cache_leftpad.present && !p.paging.flat;
+  if (!params.equal) return;
+  attention::CachedEntry at{};
+  at.entry.len_q = at.entry.rows_q = static_cast<int>(p.seqlen_q);
+  at.entry.len_kv = static_cast<int>(p.seqlen_kv);
+  at.entry.offset = common_offset(p);
+  params.same = known_entry(at, params.band, params.group);
+  params.entry_cost =
+      item_cost(params.same.seen.granules(), params.item_end) * static_cast<int>(p.heads_kv);
+  params.by_entry_cost = attention::divisor(static_cast<uint32_t>(std::max(1, params.entry_cost)));
 }
 
 // As many blocks as rows while there are few, and later one for as many rows as a warp has lanes.
@@ -169,6 +185,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   params.shares = static_cast<int>(share_count);
   params.own_parts = context.batch_invariant ? most_own_parts(p.seqlen_kv) : 0;
   params.item_end = p.batch * p.heads_kv >= params.shares ? 1 : 0;
+  set_equal(params, p);
   params.rows_of_head = static_cast<int>(std::max<int64_t>(1, p.seqlen_q * params.group));
   params.by_rows = attention::divisor(static_cast<uint32_t>(params.rows_of_head));
   params.tiles = static_cast<int>(tiles);

@@ -2,8 +2,8 @@
 //
 // A stage is full when its barrier's phase completes: the bytes of its boxes have
 // arrived (one lane requests them) or, row by row, every lane's copies have. It is
-// free when the warp has synchronised after its last read. Addresses of keys are
-// looked up a tile ahead of the copies, so that these do not wait for a page table.
+// free when the warp has synchronised after its last read. Pages of keys are looked up a
+// tile ahead of the copies and used only there, so that nothing waits for a page table.
 #pragma once
 
 #include <cstdint>
@@ -132,16 +132,18 @@ class Producer {
     }
   }
 
-  __device__ void load_boxes() const {
+  __device__ void load_boxes() {
+    settle();
     store_scales();
     if (lane_ == 0) copy_boxes(stage_);
   }
 
-  __device__ void load() const {
+  __device__ void load() {
     if (p_.boxes > 0) [[likely]] {
       load_boxes();
       return;
     }
+    settle();
     store_scales();
     if (p_.chunks) {
       copy_rows(stage_);
@@ -152,15 +154,36 @@ class Producer {
     }
   }
 
-  // Looks up the address of this lane's key of the next tile. Keys
+  // Looks up the place of this lane's key of the next tile. Keys
   // past the unit's are not looked up, except the first of a box.
   __device__ void find() {
     const int key = key_ + lane_ % kTileKeys;
     place_ = {0, 0, 0, 0};
     if (key >= end_) return;
+    if (lists_pages()) {
+      const attention::KvCacheParams& cache = p_.cache;
+      const int row = kv_row_ + key;
+      const auto page = static_cast<int>(cache.by_page_size.divide(static_cast<uint32_t>(row)));
+      place_.lead = __ldg(cache.pages + unit().at.in_table + page * cache.table_page);
+      place_.row = row - page * cache.page_size;
+      return;
+    }
     attention::CachedEntry at = unit().at;
     at.entry.kv_row = kv_row_;
     place_ = attention::decode::find_place<kFp8>(p_, at, batch_, kv_head_, key);
+  }
+
+  // Returns whether places have numbers of pages as stored. Scales of fp8 need them before the copy.
+  __device__ bool lists_pages() const { return !kFp8 && p_.cache.pages != nullptr; }
+
+  // Waits for the page, and clamps its number. One out of range is reported.
+  __device__ void settle() {
+    if (!lists_pages()) return;
+    const int stored = place_.lead;
+    place_.lead = attention::clamped(stored, 0, p_.cache.num_pages - 1);
+    if (place_.lead != stored && p_.cache.page_status != nullptr) {
+      atomicExch(p_.cache.page_status, 1);
+    }
   }
 
   __device__ void copy_boxes(int stage) const {

@@ -19,17 +19,32 @@
 #include <cstdint>
 
 #include "cuda/attention/decode/work.hpp"
+#include "cuda/attention/kv_cache.hpp"
+#include "cuda/attention/kv_range.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
 using attention::decode::kGranule, attention::decode::divide_up, attention::decode::SeenKeys;
 
+inline constexpr int kKnownEntries = 32;           // per batch: their lengths are in shared memory
 inline constexpr int kMostEntries = 2048;          // per batch: their list is in shared memory
 inline constexpr int kMostOwnParts = 16;           // per item, batch invariant
 inline constexpr int kFewestOwnGranules = 8;       // per part, batch invariant
 inline constexpr int64_t kMostGranules = 1 << 29;  // the list has at most twice as many positions
 inline constexpr int64_t kMostJoinRows = 1 << 26;  // existing or not
+
+// A sequence's rows and visible keys.
+struct KnownEntry {
+  attention::CachedEntry at;
+  SeenKeys seen;
+  attention::BandLimits limits;
+};
+
+constexpr KnownEntry known_entry(const attention::CachedEntry& at, const Band& band, int group) {
+  return {at, attention::decode::seen_keys(at.entry, band, group),
+          attention::band_limits(band.left, band.right, at.entry.offset, at.entry.len_kv)};
+}
 
 // The cost of an item. end: of its end.
 constexpr int item_cost(int granules, int end) { return granules == 0 ? 0 : granules + end; }

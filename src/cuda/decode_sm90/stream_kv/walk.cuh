@@ -12,27 +12,16 @@
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
-inline constexpr int kKnownEntries = 32;  // per batch: their lengths are in shared memory
-inline constexpr int kKnownUnits = 4;     // per block: the ending, the current and the next one
+inline constexpr int kKnownUnits = 4;  // per block: the ending, the current and the next one
 
-// A sequence's rows and visible keys. Looking them up takes some 250 instructions, which are
-// not in the cache when a block begins: in small batches, each sequence is looked up once.
-struct KnownEntry {
-  attention::CachedEntry at;
-  SeenKeys seen;
-  attention::BandLimits limits;
-};
+// Looking a sequence up takes some 250 instructions, which are not in the cache when a block
+// begins: in small batches, each sequence is looked up once, and equal ones of larger batches are not.
 
 // Rare paths, here and below, are `__noinline__`: inlined, they would delay every block's
 // start.
 template <bool kPlain>
 __device__ __forceinline__ KnownEntry look_up(const Params& p, int b) {
-  KnownEntry known{};
-  known.at = attention::find_cached_entry<kPlain>(p, p.cache, b);
-  const attention::Entry& entry = known.at.entry;
-  known.seen = attention::decode::seen_keys(entry, p.band, p.group);
-  known.limits = attention::band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
-  return known;
+  return known_entry(attention::find_cached_entry<kPlain>(p, p.cache, b), p.band, p.group);
 }
 __device__ __noinline__ inline void look_up_any(const Params& p, int b, KnownEntry& known) {
   known = look_up<false>(p, b);
@@ -111,7 +100,11 @@ __device__ __noinline__ inline void sum_many(const Params& p, WorkList& list) {
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int b = from + thread;
-    const int own = b < p.batch ? cost_of(p, look_up<false>(p, b)) * p.heads_kv : 0;
+    int own = 0;
+    if (b < p.batch) {
+      const KnownEntry known = p.plain ? look_up<true>(p, b) : look_up<false>(p, b);
+      own = cost_of(p, known) * p.heads_kv;
+    }
     const int sum = sum_of_lanes(own, lane);
     __syncthreads();  // the sums of the round before have been read
     if (lane == 31) list.warp[thread / 32] = sum;
@@ -132,6 +125,9 @@ __device__ __noinline__ inline void sum_many(const Params& p, WorkList& list) {
 __device__ __forceinline__ void sum_costs(const Params& p, WorkList& list) {
   if (p.batch <= kKnownEntries) [[likely]] {
     if (threadIdx.x < 32) sum_few(p, list, static_cast<int>(threadIdx.x));
+  } else if (p.equal) {
+    if (threadIdx.x == 0) list.known[0] = p.same;
+    if (threadIdx.x < 32) __syncwarp();
   } else {
     sum_many(p, list);
   }
@@ -149,7 +145,7 @@ class Walk {
   __device__ Walk(const Params& p, WorkList& list) : p_(p), list_(list) {}
 
   __device__ void begin(int lane) const {
-    const int total = list_.first[p_.batch], each = share_cost(p_, total);
+    const int total = first(p_.batch), each = share_cost(p_, total);
     Position to{};
     to.at = min(static_cast<int>(blockIdx.y) * each, total);
     to.end = min(to.at + each, total);
@@ -172,12 +168,19 @@ class Walk {
   }
 
  private:
+  // Returns the cost of all items before a sequence's.
+  __device__ int first(int entry) const {
+    return p_.equal ? entry * p_.entry_cost : list_.first[entry];
+  }
+
   // Finds the item of a position, and its granules before it. At an item's end, finds the next item.
   __device__ void find_item(Position& to) const {
-    to.entry = attention::last_entry(to.at, p_.batch, [&](int b) { return list_.first[b]; });
-    const int first = list_.first[to.entry];
+    to.entry = p_.equal
+                   ? static_cast<int>(p_.by_entry_cost.divide(static_cast<uint32_t>(to.at)))
+                   : attention::last_entry(to.at, p_.batch, [&](int b) { return list_.first[b]; });
+    const int first = this->first(to.entry);
     const unsigned cost =
-        p_.by_heads.divide(static_cast<uint32_t>(list_.first[to.entry + 1] - first));
+        p_.by_heads.divide(static_cast<uint32_t>(this->first(to.entry + 1) - first));
     const int granules = static_cast<int>(cost) - p_.item_end;
     const auto in_entry = static_cast<unsigned>(to.at - first);
     to.head = static_cast<int>(in_entry / cost);
@@ -194,7 +197,7 @@ class Walk {
 
   // Finds the unit of the share's part of an item; returns false if the tile has no rows there.
   __device__ bool find_unit(Position& to, Unit& unit) const {
-    while (to.at >= list_.first[to.entry + 1]) {  // also skips sequences without keys
+    while (to.at >= first(to.entry + 1)) {  // also skips sequences without keys
       ++to.entry;
       to.head = to.granule = 0;
     }
@@ -203,6 +206,7 @@ class Walk {
     const int most = p_.batch_invariant ? own_part(granules) : to.end - to.at;
     const int count = min(granules - to.granule, most);
     unit.at = known.at;
+    if (p_.equal) unit.at.in_table = to.entry * p_.cache.table_batch;
     unit.limits = known.limits;
     unit.batch = to.entry;
     unit.kv_head = to.head;
@@ -230,9 +234,10 @@ class Walk {
   __device__ const KnownEntry& known_entry(Position& to) const {
     if (p_.batch <= kKnownEntries) [[likely]]
       return list_.known[to.entry];
+    if (p_.equal) return list_.known[0];
     if (to.known != to.entry) {
       __syncwarp();  // all lanes have read the one before
-      if (threadIdx.x == 0) look_up_any(p_, to.entry, list_.known[0]);
+      if (threadIdx.x == 0) look_up(p_, to.entry, list_.known[0]);
       __syncwarp();
       to.known = to.entry;
     }
