@@ -166,8 +166,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,
-          .not_automatic_reason = "it has not passed the sanitizers yet",
+          .automatic = true,
           .targets = build::targets::mla_sm90,
           .supports = supports(),
           .plan = plan};
