@@ -79,8 +79,8 @@ Status check(const VerifyOptions& options) {
   if (options.paged && (options.backward || options.choice.batch_invariant)) {
     return invalid("--paged: is given, wanted it without --backward and --batch-invariant");
   }
-  if (options.latent && (options.backward || options.choice.batch_invariant)) {
-    return invalid("--latent: is given, wanted it without --backward and --batch-invariant");
+  if (options.latent && options.backward) {
+    return invalid("--latent: is given, wanted it without --backward");
   }
   if (!options.backward && options.choice.any_order) {
     return invalid("--any-order: is given, wanted it only with --backward");

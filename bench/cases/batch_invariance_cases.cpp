@@ -35,8 +35,8 @@ std::vector<int64_t> starts_of(const std::vector<int64_t>& lengths) {
 }  // namespace
 
 BatchInvarianceCases::BatchInvarianceCases(uint64_t seed, int64_t largest_seqlen,
-                                           int64_t largest_head_dim)
-    : seed_(seed) {
+                                           int64_t largest_head_dim, bool latent)
+    : seed_(seed), latent_(latent) {
   Random random(seed);
   random.bits();  // seeds 0, 1, 2, ... are used unchanged: step away from them
   dtype_ = random.pick({DType::f16, DType::bf16, DType::f32});
@@ -53,14 +53,21 @@ BatchInvarianceCases::BatchInvarianceCases(uint64_t seed, int64_t largest_seqlen
   if (random.chance(0.2)) options_.window_left = random.integer(0, largest_seqlen);
   if (random.chance(0.2)) options_.softcap = 20;
   sinks_ = random.chance(0.2), alibi_ = random.chance(0.2);
+  if (latent) {
+    dtype_ = random.pick({DType::f16, DType::bf16});
+    heads_kv_ = 1, heads_q_ = random.pick<int64_t>({5, 64, 70});
+    head_dim_qk_ = 576, head_dim_v_ = 512;
+    alibi_ = false;
+  }
 
-  const bool few = random.chance(0.5);
+  const bool few = latent || random.chance(0.5);
   const int64_t most_keys = few ? kKeysOfFewQueries * largest_seqlen : largest_seqlen;
   const int64_t queries = few ? random.integer(1, 3) : random.integer(1, largest_seqlen);
   const int64_t keys =
       random.chance(0.3) ? std::max<int64_t>(queries, most_keys) : random.integer(1, most_keys);
+  const int64_t most_queries = latent ? 9 : 300;
   const auto other_q = [&]() -> int64_t {
-    return random.chance(0.2) ? 0 : random.integer(1, few && random.chance(0.7) ? 2 : 300);
+    return random.chance(0.2) ? 0 : random.integer(1, few && random.chance(0.7) ? 2 : most_queries);
   };
   const auto other_kv = [&]() -> int64_t {
     return random.chance(0.2) ? 0 : random.integer(1, 2 * most_keys);
@@ -102,7 +109,8 @@ Problem BatchInvarianceCases::problem(size_t batch) const {
   };
   problem.q = tensor(b.len_q, heads_q_, head_dim_qk_);
   problem.k = tensor(b.len_kv, heads_kv_, head_dim_qk_);
-  problem.v = tensor(b.len_kv, heads_kv_, head_dim_v_);
+  problem.v =
+      latent_ ? first_columns(problem.k, head_dim_v_) : tensor(b.len_kv, heads_kv_, head_dim_v_);
   problem.o = tensor(b.len_q, heads_q_, head_dim_v_);
   problem.lse = packed
                     ? TensorDesc::contiguous(DType::f32, {sum_of(b.len_q), heads_q_})

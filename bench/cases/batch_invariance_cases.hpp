@@ -15,8 +15,9 @@ namespace flashcore::bench {
 class BatchInvarianceCases {
  public:
   // The seed determines the entry, its data and the options. Half of the entries have few queries
-  // and up to 20 * largest_seqlen keys.
-  BatchInvarianceCases(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim);
+  // and up to 20 * largest_seqlen keys; with `latent` all have, and V is in K (RandomSpace).
+  BatchInvarianceCases(uint64_t seed, int64_t largest_seqlen, int64_t largest_head_dim,
+                       bool latent = false);
 
   size_t batches() const { return batches_.size(); }
   Problem problem(size_t batch) const;
@@ -45,7 +46,7 @@ class BatchInvarianceCases {
   Problem options_;  // without tensors
   DType dtype_;
   int64_t heads_q_, heads_kv_, head_dim_qk_, head_dim_v_;
-  bool sinks_, alibi_;
+  bool sinks_, alibi_, latent_;
   std::vector<Batch> batches_;
 };
 

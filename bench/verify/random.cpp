@@ -49,7 +49,8 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
 // Runs the chosen kernel on one entry in several batches: it must be one kernel, and the same bits.
 Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& plan,
                      Findings& found) {
-  const BatchInvarianceCases cases(trial.seed, space.largest_seqlen, space.largest_head_dim);
+  const BatchInvarianceCases cases(trial.seed, space.largest_seqlen, space.largest_head_dim,
+                                   space.latent);
   trial.pass.problem = cases.problem(0);
   Verdict verdict;
   std::string kernel;

@@ -87,6 +87,11 @@ flashcore_simulated_kernel(decode_sm80 sim:2 paged/50x80/4)
 flashcore_simulated_kernel(decode_sm90 sim:0 paged/165x80/4 paged/6x900/4 30x112/4)
 # V in K. Two tiles of heads, several tiles of keys in a part; without a cache, packed ones too.
 flashcore_simulated_kernel(mla_sm90 sim:0 latent/paged/100x112 latent/paged/20x600 latent/40x112)
+# Sequences of two and more parts of their own.
+add_test(NAME simulated.mla_sm90.batch_invariant
+  COMMAND flashcore_command verify --device sim --kernel mla_sm90 --shapes none --latent --batch-invariant --random 4
+          --largest-seqlen 70 --threads 1)
+set_tests_properties(simulated.mla_sm90.batch_invariant PROPERTIES LABELS "simulator;kernels" TIMEOUT 300)
 # Rows of kJointConfigs that share keys are compiled for 9.0, and for head dimensions past 128.
 flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
 flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)

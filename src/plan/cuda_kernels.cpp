@@ -214,8 +214,9 @@ std::vector<Variant> cuda_variants() {
   const auto add = [&](std::vector<Variant> variants) {
     std::move(variants.begin(), variants.end(), std::back_inserter(table));
   };
-  add({for_any_pointers(unless_refused(cuda::mla_sm90::latent::variant(), any_cache), any_cache,
-                        is_latent)});
+  add({declining(for_any_pointers(unless_refused(cuda::mla_sm90::latent::variant(), any_cache),
+                                  any_cache, is_latent),
+                 sm90_latent_declines)});
   add({declining(cuda::decode_sm90::stream_kv::variant(), sm90_decode_declines)});
   add(hopper_forward(any_cache));
   add(cuda::forward_fp8_sm89::throughput::variants());

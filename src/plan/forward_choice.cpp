@@ -18,6 +18,7 @@
 #include "cuda/forward_sm90/latency_wide/work.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
+#include "cuda/mla_sm90/latent/supports.hpp"
 #include "plan/device.hpp"
 #include "problem/entries.hpp"
 #include "problem/sizes.hpp"
@@ -178,6 +179,19 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 }
 
 // docs/decode.md has the times.
+std::string sm90_latent_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kRows = 16;  // of a tile of decode_sm80
+  if (context.batch_invariant) {
+    return "batch_invariant: is set, and it does not compute every batch";
+  }
+  const int64_t most = rules_for(context.device).latent_tiles_of_16_rows;
+  const int64_t rows = product_of({p.seqlen_q, p.heads_q});
+  const int64_t tiles = cuda::mla_sm90::latent::tile_count(p);
+  if (tiles <= most * ((rows + kRows - 1) / kRows)) return {};
+  return fmt::format("q: has {} queries of {}, and each takes as long as 64 heads", p.seqlen_q,
+                     p.heads_q == 1 ? "1 head" : fmt::format("{} heads", p.heads_q));
+}
+
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant) {
     return "batch_invariant: is set, and it does not compute every batch";

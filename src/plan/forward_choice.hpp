@@ -31,6 +31,10 @@ std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& co
 // forward_sm80_latency leaves a problem to forward_sm80_throughput; the kernels for Hopper come before both.
 std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context);
 
+// mla_sm90: where a query has so few heads that decode_sm80, whose tiles have rows of several queries, reads the
+// keys fewer times. Batch invariant as decode_sm90.
+std::string sm90_latent_declines(const ForwardProblem& p, const PlanContext& context);
+
 // decode_sm90: where others compute the problem too, and it is not few queries against many keys. Batch
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);

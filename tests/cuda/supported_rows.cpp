@@ -191,7 +191,7 @@ const std::vector<SupportedRow>& supported_rows() {
        .qk = {.most = 128},
        .not_together = {tree_mask, narrow_kv}},
       {.variant = "mla_sm90",
-       .computes = kShapes | kPages | Features{sinks, softcap, o_apart},
+       .computes = kShapes | kPages | Features{sinks, softcap, o_apart, cache_leftpad, tree_mask},
        .q = k16Bits,
        .o = k16Or32Bits,
        .qk = {.most = 576, .least = 576},

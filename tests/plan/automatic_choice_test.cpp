@@ -62,6 +62,48 @@ TEST(AutomaticChoice, OnHopper) {
             std::string::npos);
 }
 
+// A cache of 16 sequences in pages of 64 latent rows, whose first 512 columns are V.
+Problem latent(int64_t heads, int64_t seqlen_q) {
+  Problem p;
+  p.q = TensorDesc::contiguous(DType::bf16, {16, heads, seqlen_q, 576});
+  p.o = TensorDesc::contiguous(DType::bf16, {16, heads, seqlen_q, 512});
+  p.k = p.v = TensorDesc::contiguous(DType::bf16, {2048, 1, 64, 576});
+  p.v.shape[3] = 512;
+  p.page_table = TensorDesc::contiguous(DType::i32, {16, 128});
+  p.seqlens_kv = TensorDesc::contiguous(DType::i32, {16});
+  return p;
+}
+
+TEST(AutomaticChoice, OfLatentRows) {
+  if (!built_for("90a")) GTEST_SKIP() << "this build has no code for 90a";
+  for (const int64_t heads : {1, 8, 16, 20, 128}) {
+    EXPECT_EQ(choice(latent(heads, 1), kH200), "mla_sm90") << heads << " heads";
+    EXPECT_EQ(choice(latent(heads, 1), kA100), "decode_sm80");
+  }
+  Problem problem = latent(128, 2);
+  problem.tree_mask = TensorDesc::contiguous(DType::i32, {1, 2, 1});
+  problem.cache_leftpad = TensorDesc::contiguous(DType::i32, {16});
+  EXPECT_EQ(choice(problem, kH200), "mla_sm90");
+  problem = latent(128, 1);
+  problem.v = TensorDesc::contiguous(DType::bf16, {2048, 1, 64, 512});
+  EXPECT_EQ(choice(problem, kH200), "decode_sm80") << "V is not in K";
+}
+
+TEST(AutomaticChoice, OfLatentRowsIsByQueriesAndHeads) {
+  if (!built_for("90a")) GTEST_SKIP() << "this build has no code for 90a";
+  EXPECT_EQ(choice(latent(1, 3), kH200), "mla_sm90");
+  EXPECT_EQ(choice(latent(1, 16), kH200), "decode_sm80");
+  EXPECT_EQ(declined("mla_sm90", latent(1, 16), kH200),
+            "q: has 16 queries of 1 head, and each takes as long as 64 heads");
+  EXPECT_EQ(choice(latent(5, 16), kH200), "decode_sm80");
+  EXPECT_EQ(choice(latent(6, 16), kH200), "mla_sm90");
+  PlanContext invariant = kH200;
+  invariant.batch_invariant = true;
+  EXPECT_EQ(choice(latent(128, 1), invariant), "decode_sm80");
+  EXPECT_EQ(declined("mla_sm90", latent(128, 1), invariant),
+            "batch_invariant: is set, and it does not compute every batch");
+}
+
 TEST(AutomaticChoice, BeforeHopper) {
   if (!built_for("80")) GTEST_SKIP() << "this build has no code for 80";
   for (const PlanContext& context : {kA100, kL40}) {

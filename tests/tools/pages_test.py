@@ -33,7 +33,7 @@ LIMITS = {
     ("docs/forward-sm80.md",): 1800,
     ("docs/forward-fp8.md",): 2500,
     ("docs/decode.md",): 2000,
-    ("docs/mla.md",): 400,
+    ("docs/mla.md",): 620,
     ("docs/distributed.md",): 900,
     ("docs/backward.md",): 2500,
     ("docs/cpu.md",): 1500,

@@ -126,6 +126,8 @@ void add_caches(std::vector<bench::Case>& all) {
       mla.head_dim_v = 512;
       mla.latent = true;
       all.push_back(mla);
+      mla.batch = 64;  // rows of fewer parts
+      all.push_back(mla);
     }
   }
 }

@@ -42,6 +42,11 @@ LATENT_UNIT = "latent/mla_bf16.cu"
 # Random problems whose caches have NaN behind the last key.
 LATENT_TAILS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "mla_sm90", "--shapes", "none", "--latent",
                 "--paged", "--narrow", "--random", "8", "--random-seed", "0", "--largest-seqlen", "100"]
+# A random problem with a tree mask, padding on the left and pages.
+LATENT_TREES = [*LATENT_TAILS[:-5], "1", "--random-seed", "107", "--largest-seqlen", "60", "--most-heads", "20"]
+# Rows of so many parts that slices join them.
+LATENT_ONE = problem("mla_sm90", "--dtype bf16 --shape 1,8,1,576 --heads-kv 1 --seqlen-kv 700 --head-dim-v 512 "
+                     "--v-in-k --paged 16")
 MLA = "cuda/mla_sm90/latent/"
 
 FAULTS = [
@@ -117,7 +122,16 @@ FAULTS = [
         (MLA + "scores.cuh", "      ptx::fence_proxy_async();\n      hand_over();", "      hand_over();")],
           "missing fence.proxy.async", more=True),
     Fault("latent_rows_behind_the_last_key_kept", LATENT_UNIT, LATENT_TAILS, [
-        (MLA + "scores.cuh", "      clear_rows(begin - key, end - key);\n", "")], "FAILED"),
+        (MLA + "scores.cuh", "      if (masked) clear(seen_keys(unit, key), begin - key, end - key);\n", "")],
+          "FAILED"),
+    Fault("latent_keys_before_the_first_bit_hidden", LATENT_UNIT, LATENT_TREES, [
+        (MLA + "units.cuh", "unit.tree = seen.at.entry.offset + seen.shift", "unit.tree = seen.at.entry.offset")],
+          "FAILED"),
+    Fault("latent_boxes_across_pages", LATENT_UNIT, LATENT_TREES, [
+        (MLA + "units.cuh", "p.cache.pages == nullptr ? 0 : entry.kv_row % kGroupRows", "0")], "FAILED", more=True),
+    Fault("latent_slices_not_awaited", "latent/join4.cu", LATENT_ONE, [
+        (MLA + "join.cuh", "others[slice - 1][thread] = joined;\n    __syncthreads();\n",
+         "others[slice - 1][thread] = joined;\n")], "race"),
     Fault("latent_slot_loaded_while_it_is_read", LATENT_UNIT, LATENT, [
         (MLA + "values.cuh", "      ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity);\n", "")], "race"),
     Fault("latent_last_factors_left_too_early", LATENT_UNIT, LATENT, [

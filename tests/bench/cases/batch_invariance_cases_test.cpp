@@ -18,7 +18,7 @@ constexpr int64_t kSeqlen = 24, kHeadDim = 72;
 std::vector<double> computed(const bench::BatchInvarianceCases& cases, size_t batch, bool spoil) {
   bench::HostProblem host = cases.fill(batch);
   if (spoil) {
-    bench::HostTensor& v = host.at("v");
+    bench::HostTensor& v = host.at(bench::v_is_in_k(host.problem) ? "k" : "v");
     for (int64_t i = 0; i < v.elements(); ++i) v.set(i, v.get(i) + 1);
   }
   PlanOptions options;
@@ -33,8 +33,10 @@ std::vector<double> computed(const bench::BatchInvarianceCases& cases, size_t ba
 }
 
 TEST(BatchInvarianceCases, TheEntryIsTheSameInAllBatches) {
-  for (uint64_t seed = 0; seed < 12; ++seed) {
-    const bench::BatchInvarianceCases cases(seed, kSeqlen, kHeadDim);
+  for (uint64_t seed = 0; seed < 15; ++seed) {
+    const bool latent = seed >= 12;
+    const bench::BatchInvarianceCases cases(seed, latent ? 4 : kSeqlen, kHeadDim, latent);
+    ASSERT_EQ(bench::v_is_in_k(cases.problem(0)), latent);
     ASSERT_EQ(cases.batches(), 8U);
     const std::vector<double> alone = computed(cases, 0, false);
     ASSERT_FALSE(alone.empty());

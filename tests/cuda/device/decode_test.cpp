@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/cases/cases.hpp"
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
+#include "tests/cuda/device/cache_subject.hpp"
 #include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
 #include "tests/cuda/device/own_stream.hpp"
@@ -32,52 +33,6 @@ int major_capability() {
   return major;
 }
 
-struct Subject {
-  const char* kernel;
-  DType dtype, kv_dtype;
-  int64_t head_dim;
-  int64_t seqlen_q;
-  int64_t page_size;
-  bool batch_invariant;
-  bool tree = false;
-  bool pairs = false;  // a bias and a mask, at any distances
-};
-
-std::ostream& operator<<(std::ostream& out, const Subject& s) {
-  return out << s.kernel << " " << to_string(s.dtype) << " " << to_string(s.kv_dtype) << " "
-             << s.head_dim << " Sq " << s.seqlen_q << " page " << s.page_size
-             << (s.batch_invariant ? " invariant" : "") << (s.tree ? " tree" : "")
-             << (s.pairs ? " bias and mask" : "");
-}
-
-constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 700;
-
-Problem problem_of(const Subject& s, int64_t batch) {
-  const int64_t pages = (kCapacity + s.page_size - 1) / s.page_size;
-  Problem p;
-  p.q = p.o = TensorDesc::contiguous(s.dtype, {batch, kHeads, s.seqlen_q, s.head_dim});
-  p.k = p.v =
-      TensorDesc::contiguous(s.kv_dtype, {batch * pages + 3, kKvHeads, s.page_size, s.head_dim});
-  p.lse = TensorDesc::contiguous(DType::f32, {batch, kHeads, s.seqlen_q});
-  p.page_table = TensorDesc::contiguous(DType::i32, {batch, pages});
-  p.seqlens_kv = TensorDesc::contiguous(DType::i32, {batch});
-  p.page_status = TensorDesc::contiguous(DType::i32, {1});
-  p.causal = true;
-  if (s.tree) {
-    p.tree_mask = TensorDesc::contiguous(DType::i32, {1, s.seqlen_q, (s.seqlen_q + 31) / 32});
-  }
-  if (s.pairs) {
-    const int64_t keys = pages * s.page_size, row = 3 * keys + 1, head = s.seqlen_q * row + 5;
-    p.bias = TensorDesc::strided(DType::f16, {1, kHeads, s.seqlen_q, keys},
-                                 {kHeads * head, head, row, 3});
-    p.mask = TensorDesc::strided(DType::boolean, {1, 1, s.seqlen_q, keys}, {1, 1, keys + 1, 1});
-  }
-  if (size_of(s.kv_dtype) == 1) {
-    p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {1, kKvHeads, 1});
-  }
-  return p;
-}
-
 Plan plan_of(const Subject& s, const Problem& problem, bool early = false) {
   PlanOptions options;
   options.device = kGpu;
@@ -87,39 +42,6 @@ Plan plan_of(const Subject& s, const Problem& problem, bool early = false) {
   const Result<Plan> plan = make_plan(problem, options);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return *plan;
-}
-
-// Pages in a random order, each entry's its own.
-void fill_table(bench::HostProblem& host, uint64_t seed) {
-  bench::HostTensor& table = host.at("page_table");
-  std::vector<int64_t> pages(static_cast<size_t>(host.problem.k.shape[0]));
-  for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int64_t>(i);
-  std::shuffle(pages.begin(), pages.end(), std::mt19937_64(seed));
-  for (int64_t i = 0; i < table.elements(); ++i) {
-    table.set(i, static_cast<double>(pages[static_cast<size_t>(i)]));
-  }
-  host.at("page_status").set(0, 0);
-}
-
-void set_lengths(bench::HostProblem& host, const std::vector<int64_t>& lengths) {
-  for (size_t b = 0; b < lengths.size(); ++b) {
-    host.at("seqlens_kv").set(static_cast<int64_t>(b), static_cast<double>(lengths[b]));
-  }
-}
-
-bench::HostProblem make_problem(const Subject& s, const std::vector<int64_t>& lengths,
-                                uint64_t seed) {
-  bench::HostProblem host =
-      bench::make_host_problem(problem_of(s, static_cast<int64_t>(lengths.size())), seed);
-  fill_table(host, seed);
-  set_lengths(host, lengths);
-  if (s.tree) {
-    const std::vector<int32_t> words = bench::tree_words(s.seqlen_q);
-    for (size_t n = 0; n < words.size(); ++n) {
-      host.at("tree_mask").set(static_cast<int64_t>(n), words[n]);
-    }
-  }
-  return host;
 }
 
 void run_once(const Plan& plan, bench::HostProblem& host, int workspace_fill = 0) {
@@ -142,7 +64,7 @@ class DecodeDevice : public testing::TestWithParam<Subject> {
 };
 
 TEST_P(DecodeDevice, PassesItsGate) {
-  bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 300}, 3);
+  bench::HostProblem host = make_problem(GetParam(), {GetParam().capacity(), 0, 300}, 3);
   const Result<bench::Reference> reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
   run_once(plan_of(GetParam(), host.problem), host);
@@ -154,17 +76,17 @@ TEST_P(DecodeDevice, PassesItsGate) {
 TEST_P(DecodeDevice, ValuesThatAMaskRemovesMayBeAnything) {
   const Subject& s = GetParam();
   if (!s.pairs) GTEST_SKIP() << "there is no mask";
-  bench::HostProblem host = make_problem(s, {kCapacity, 90}, 8);
+  bench::HostProblem host = make_problem(s, {s.capacity(), 90}, 8);
   const int64_t pages = host.problem.page_table->shape[1], keys = pages * s.page_size;
-  for (int64_t key = 5; key < kCapacity; key += 16) {
+  for (int64_t key = 5; key < s.capacity(); key += 16) {
     for (int64_t i = 0; i < s.seqlen_q; ++i) {
       host.at("mask").set(i * keys + key, i > 0 && i == s.seqlen_q - 1 ? 1 : 0);
     }
     for (int64_t b = 0; b < 2; ++b) {
       const auto page =
           static_cast<int64_t>(host.at("page_table").get(b * pages + key / s.page_size));
-      for (int64_t h = 0; h < kKvHeads; ++h) {
-        const int64_t row = (page * kKvHeads + h) * s.page_size + key % s.page_size;
+      for (int64_t h = 0; h < s.kv_heads(); ++h) {
+        const int64_t row = (page * s.kv_heads() + h) * s.page_size + key % s.page_size;
         for (int64_t d = 0; d < s.head_dim; ++d) {
           host.at("v").set(row * s.head_dim + d, std::numeric_limits<double>::quiet_NaN());
         }
@@ -205,11 +127,12 @@ TEST_P(DecodeDevice, AGraphCapturedAtLengthOneServesEveryLength) {
   EXPECT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
   ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 1, 1},
-                                              {kCapacity, kCapacity, kCapacity},
-                                              {0, 5, 500},
-                                              {2, 0, 0},
-                                              {0, 0, 0}}) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{1, 1, 1},
+        {GetParam().capacity(), GetParam().capacity(), GetParam().capacity()},
+        {0, 5, 500},
+        {2, 0, 0},
+        {0, 0, 0}}) {
     set_lengths(host, lengths);
     run_once(plan_of(GetParam(), host.problem), host);
     const Outputs wanted = outputs_of(host);
@@ -227,7 +150,7 @@ TEST_P(DecodeDevice, AGraphCapturedAtLengthOneServesEveryLength) {
 // Each run reads as Q what the one before wrote as O. Started early or not, the bits are equal.
 TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
   constexpr int kRuns = 20;
-  bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 130}, 8);
+  bench::HostProblem host = make_problem(GetParam(), {GetParam().capacity(), 0, 130}, 8);
   Outputs wanted;
   for (const bool early : {false, true}) {
     const Plan plan = plan_of(GetParam(), host.problem, early);
@@ -238,6 +161,12 @@ TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
     Arguments args = tensors.arguments(host);
     void* const first = const_cast<void*>(args.q);
     void* const second = args.o;
+    // What of Q is not in O's columns.
+    const bench::HostTensor& q = host.at("q");
+    ASSERT_EQ(
+        cudaMemcpy(second, first, q.memory().size() - 2 * q.origin(), cudaMemcpyDeviceToDevice),
+        cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     for (int run = 0; run < kRuns; ++run) {
       args.q = run % 2 == 0 ? first : second;
       args.o = run % 2 == 0 ? second : first;
@@ -263,11 +192,11 @@ bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_
   const int64_t rows = all.at("q").elements() / all.problem.q.shape[0];
   copy(all.at("q"), b * rows, one.at("q"), 0, rows);
   const int64_t pages = one.problem.page_table->shape[1];
-  const int64_t page = kKvHeads * s.page_size * s.head_dim;
   for (int64_t n = 0; n < pages; ++n) {
     const auto from = static_cast<int64_t>(all.at("page_table").get(b * pages + n));
     const auto to = static_cast<int64_t>(one.at("page_table").get(n));
     for (const char* const name : {"k", "v"}) {
+      const int64_t page = all.at(name).elements() / all.problem.k.shape[0];
       copy(all.at(name), from * page, one.at(name), to * page, page);
     }
   }
@@ -279,7 +208,7 @@ bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_
 
 TEST_P(DecodeDevice, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
   if (!GetParam().batch_invariant) GTEST_SKIP() << "batch_invariant is not set";
-  const std::vector<int64_t> lengths = {500, 0, 40, kCapacity};
+  const std::vector<int64_t> lengths = {500, 0, 40, GetParam().capacity()};
   bench::HostProblem all = make_problem(GetParam(), lengths, 5);
   run_once(plan_of(GetParam(), all.problem), all);
   for (const int64_t b : {int64_t{0}, int64_t{2}, int64_t{3}}) {
@@ -322,7 +251,7 @@ TEST_P(DecodeDevice, AnIndexOutOfRangeIsClampedAndReported) {
 }
 
 // One plan with tensors of its own, for what serving does: the same call at every step, eagerly or from
-// a graph, with lengths that change in the device's memory.
+// a graph, with lengths and page tables that change in the device's memory.
 class Step {
  public:
   Step(const Subject& subject, int64_t batch, uint64_t seed)
@@ -336,20 +265,41 @@ class Step {
         plan_.run(tensors_.arguments(host_), workspace_.data(), workspace_.bytes(), Stream{stream});
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  void set_lengths(const std::vector<int32_t>& lengths, cudaStream_t stream) const {
-    auto* const to = const_cast<int32_t*>(tensors_.arguments(host_).seqlens_kv);
-    EXPECT_EQ(cudaMemcpyAsync(to, lengths.data(), lengths.size() * sizeof(int32_t),
-                              cudaMemcpyHostToDevice, stream),
-              cudaSuccess);
+  void set(const std::vector<int32_t>& lengths, const std::vector<int32_t>& table,
+           cudaStream_t stream) const {
+    const Arguments args = tensors_.arguments(host_);
+    for (const auto& [to, from] :
+         {std::pair{args.seqlens_kv, &lengths}, std::pair{args.page_table, &table}}) {
+      EXPECT_EQ(cudaMemcpyAsync(const_cast<int32_t*>(to), from->data(),
+                                from->size() * sizeof(int32_t), cudaMemcpyHostToDevice, stream),
+                cudaSuccess);
+    }
   }
-  // What O holds, after filling it with NaN for the next step.
-  std::vector<std::byte> take_output(cudaStream_t stream) const {
-    void* const o = tensors_.arguments(host_).o;
+  // Judges what O and LSE hold.
+  void judge(const std::vector<int32_t>& lengths, const std::vector<int32_t>& table) const {
+    bench::HostProblem host = host_;
+    host.at("seqlens_kv").assign(lengths);
+    host.at("page_table").assign(table);
+    tensors_.download_outputs(host);
+    const Result<bench::Reference> reference = bench::compute_reference(host);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    const bench::Verdict verdict = bench::judge(host, *reference);
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+  }
+  int64_t table_size() const { return host_.at("page_table").elements(); }
+  int64_t pages() const { return host_.problem.k.shape[0]; }
+  // What O holds of `count` entries from `first` on, after filling it with NaN for the next step.
+  std::vector<std::byte> take_output(int64_t first, int64_t count, cudaStream_t stream) const {
+    auto* const o = static_cast<std::byte*>(tensors_.arguments(host_).o);
     const bench::HostTensor& tensor = host_.at("o");
-    std::vector<std::byte> bytes(static_cast<size_t>(bench::element_bytes(tensor.desc())));
-    EXPECT_EQ(cudaMemcpyAsync(bytes.data(), o, bytes.size(), cudaMemcpyDeviceToHost, stream),
-              cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(o, 0xFF, bytes.size(), stream), cudaSuccess);
+    const size_t all = tensor.memory().size() - 2 * tensor.origin();
+    const auto entry = static_cast<size_t>(tensor.desc().stride[0]) * size_of(tensor.desc().dtype);
+    const size_t begin = static_cast<size_t>(first) * entry;
+    std::vector<std::byte> bytes(std::min(static_cast<size_t>(count) * entry, all - begin));
+    EXPECT_EQ(
+        cudaMemcpyAsync(bytes.data(), o + begin, bytes.size(), cudaMemcpyDeviceToHost, stream),
+        cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(o, 0xFF, all, stream), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     return bytes;
   }
@@ -364,9 +314,12 @@ class Step {
 class DecodeReplay : public DecodeDevice {};
 
 // Two plans in one graph, captured while every length is 1, so that items are cut into more parts at
-// most replays. Entries without a key are the padding of a batch.
+// most replays, with other pages at each. Entries without a key are the padding of a batch. The bits of
+// some steps are also judged.
 TEST_P(DecodeReplay, TenThousandStepsOfTwoPlansHaveTheBitsOfEagerRuns) {
   constexpr int64_t kBatch = 6;
+  constexpr int kJudged = 2500;
+  const bool sampled = GetParam().latent();  // one entry at each step: all take too long to copy
   Subject several = GetParam();
   several.seqlen_q = 3;
   const OwnStream stream;
@@ -379,18 +332,28 @@ TEST_P(DecodeReplay, TenThousandStepsOfTwoPlansHaveTheBitsOfEagerRuns) {
   ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
   ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
   std::mt19937 random(23);
-  std::vector<int32_t> lengths(kBatch);
+  std::vector<int32_t> lengths(kBatch), pages(static_cast<size_t>(replayed[0].pages()));
+  std::iota(pages.begin(), pages.end(), 0);
   for (int n = 0; n < 10000; ++n) {
     for (int32_t& length : lengths) {
-      length = random() % 4 == 0 ? 0 : static_cast<int32_t>(random() % (kCapacity + 1));
+      length = random() % 4 == 0 ? 0 : static_cast<int32_t>(random() % (GetParam().capacity() + 1));
     }
+    const int64_t first = sampled ? random() % kBatch : 0;
+    std::shuffle(pages.begin(), pages.end(), random);
+    const std::vector<int32_t> table(pages.begin(), pages.begin() + replayed[0].table_size());
     for (const Step* const steps : {replayed, eager}) {
-      for (int plan = 0; plan < 2; ++plan) steps[plan].set_lengths(lengths, stream.get());
+      for (int plan = 0; plan < 2; ++plan) steps[plan].set(lengths, table, stream.get());
     }
     ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
     for (const Step& step : eager) step.run(stream.get());
     for (int plan = 0; plan < 2; ++plan) {
-      ASSERT_TRUE(replayed[plan].take_output(stream.get()) == eager[plan].take_output(stream.get()))
+      if (n % kJudged == 0) {
+        ASSERT_NO_FATAL_FAILURE(replayed[plan].judge(lengths, table));
+      }
+      const auto output = [&](const Step& step) {
+        return step.take_output(first, sampled ? 1 : kBatch, stream.get());
+      };
+      ASSERT_TRUE(output(replayed[plan]) == output(eager[plan]))
           << "step " << n << ", plan " << plan;
     }
   }
@@ -399,11 +362,14 @@ TEST_P(DecodeReplay, TenThousandStepsOfTwoPlansHaveTheBitsOfEagerRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    BothKernels, DecodeReplay,
+    AllKernels, DecodeReplay,
     testing::Values(Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 1, 16, false},
                     Subject{"decode_sm80", DType::f16, DType::f8e4m3, 64, 1, 1, true},
                     Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 1, 16, false},
-                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 128, 1, 64, true}));
+                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 128, 1, 64, true},
+                    Subject{"mla_sm90", DType::bf16, DType::bf16, 576, 1, 64, false},
+                    Subject{"mla_sm90", DType::f16, DType::f16, 576, 9, 16, false},
+                    Subject{"mla_sm90", DType::bf16, DType::bf16, 576, 1, 64, true}));
 
 INSTANTIATE_TEST_SUITE_P(
     Sm80, DecodeDevice,
@@ -431,6 +397,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 64, 6, 32, false},
                     Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 40, 16, false, true},
                     Subject{"decode_sm90", DType::f16, DType::f16, 64, 15, 7, true, true}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Latent, DecodeDevice,
+    testing::Values(Subject{"mla_sm90", DType::bf16, DType::bf16, 576, 1, 64, false},
+                    Subject{"mla_sm90", DType::f16, DType::f16, 576, 5, 8, true},
+                    Subject{"mla_sm90", DType::bf16, DType::bf16, 576, 40, 16, false, true}));
 
 // Chunks of a prompt: more than a tile of queries.
 INSTANTIATE_TEST_SUITE_P(

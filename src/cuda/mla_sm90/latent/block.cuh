@@ -55,7 +55,7 @@ __device__ __forceinline__ Block this_block(const Params& p, int count) {
           tile,
           query,
           (tile - query * p.tiles_of_query) * kRows,
-          p.units + (int64_t{tile} * p.shares + ptx::block_index_y()) * p.batch,
+          p.units + (int64_t{tile} * p.shares + ptx::block_index_y()) * p.most_units,
           count};
 }
 
@@ -78,6 +78,11 @@ constexpr uint64_t rows_of_slot(uint32_t slot, int panel) {
   return tile::smem_descriptor(slot + static_cast<uint32_t>(panel) * kPanelBytes, 16, kGroupBytes,
                                tile::DescriptorSwizzle::span_128);
 }
+
+// Returns whether a lane writes its rows' factors, or reads them for others. Each of these arrives at barriers:
+// racecheck does not follow one arrival on behalf of a warp.
+inline constexpr uint32_t kFactorLanes = 8;
+__device__ __forceinline__ bool has_factors(int lane) { return lane % 4 == 0; }
 
 // A row of a lane, of the two that it has in accumulators.
 __device__ __forceinline__ int row_of(int warp, int lane, int which) {

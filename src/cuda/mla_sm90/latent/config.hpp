@@ -53,6 +53,8 @@ struct BlockState {
 inline constexpr uint32_t kSharedBytes = kBlockStateAt + sizeof(BlockState);
 static_assert(kSharedBytes <= 232448);
 
-inline constexpr int kJoinThreads = 128;  // of the second kernel: a warp per 128 columns
+// The second kernel has a warp per 128 columns for each slice of a row's parts, and many slices where few rows have many
+// parts.
+inline constexpr int kSliceThreads = 128, kManySlices = 4;
 
 }  // namespace flashcore::cuda::mla_sm90::latent

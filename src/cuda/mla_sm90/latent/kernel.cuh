@@ -28,9 +28,9 @@ __device__ __forceinline__ void begin_barriers(const Block& block) {
 #pragma unroll
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     ptx::mbarrier_init(block.full(slot), 1);
-    ptx::mbarrier_init(block.ready(slot), kScoreWarps);
+    ptx::mbarrier_init(block.ready(slot), kScoreWarps * kFactorLanes);
     ptx::mbarrier_init(block.go(slot), 1);
-    ptx::mbarrier_init(block.empty(slot), kValueWarps);
+    ptx::mbarrier_init(block.empty(slot), kValueWarps * kFactorLanes);
   }
   ptx::mbarrier_init_fence();
 }

@@ -34,6 +34,7 @@ constexpr int64_t kAlignment = 256;  // of each array in the workspace
 constexpr double kHeadroom = 8;      // of a reference, in units of log2
 constexpr int64_t kJoinBlocks = 16;  // on a multiprocessor
 constexpr int64_t kJoinLanes = 32;   // rows that a block of the second kernel looks at, at most
+constexpr int64_t kFewParts = 7;     // of a row: one slice joins them
 
 using MapCache = host::PointerCache<Maps, 2>;
 
@@ -49,7 +50,8 @@ struct Planned {
 Params make_params(const ForwardProblem& p, const PlanContext& context) {
   using attention::softcap::finite;
   Params params{};
-  host::set_decode_params(params, p, false);
+  host::set_decode_params(params, p, context.batch_invariant);
+  params.tree = host::tree_bits_of(p);
   const double natural = p.softcap > 0 ? 1 : p.softmax_scale;
   params.natural = static_cast<float>(natural);
   params.unit = finite(natural * std::numbers::log2e);
@@ -58,6 +60,8 @@ Params make_params(const ForwardProblem& p, const PlanContext& context) {
   params.tiles = static_cast<int>(tile_count(p));
   params.tiles_of_query = static_cast<int>(tiles_of_query(p));
   params.rows_of_lead = static_cast<int>(rows_of_keys(p));
+  params.most_units = static_cast<int>(
+      most_units(p.batch, tiles_of_keys(p), params.shares, context.batch_invariant));
   params.join_rows = static_cast<int>(p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q));
   return params;
 }
@@ -69,9 +73,11 @@ bool place_workspace(Planned& planned, const ForwardProblem& p) {
     return end == kTooLarge ? end : end / kAlignment * kAlignment;
   };
   const Params& params = planned.params;
-  const int64_t rows = product_of({slot_count(params.shares), params.tiles, int64_t{kRows}});
-  planned.parts_at = end_of(
-      0, product_of({params.tiles, params.shares, p.batch, static_cast<int64_t>(sizeof(Unit))}));
+  const int64_t rows =
+      product_of({slot_count(p.batch, tiles_of_keys(p), params.shares, params.batch_invariant),
+                  params.tiles, int64_t{kRows}});
+  planned.parts_at = end_of(0, product_of({params.tiles, params.shares, params.most_units,
+                                           static_cast<int64_t>(sizeof(Unit))}));
   planned.rows_at =
       end_of(planned.parts_at, product_of({p.batch, static_cast<int64_t>(sizeof(Parts))}));
   planned.o_at = end_of(planned.rows_at, product_of({rows, int64_t{sizeof(float2)}}));
@@ -103,6 +109,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
            std::span<std::byte> workspace, const launch::Launcher& launcher) {
   Params params = planned.params;
   host::bind_decode_params(params, p, args);
+  params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
   params.units = reinterpret_cast<Unit*>(workspace.data());
   params.parts = reinterpret_cast<Parts*>(workspace.data() + planned.parts_at);
   params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
@@ -124,6 +131,9 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
   planned.joins = has_joins(p, context);
   const int64_t rows = planned.params.join_rows;
   const int64_t most = kJoinBlocks * context.device.multiprocessors;
+  // The bits of a row depend on its slices, so these must not depend on the batch.
+  const bool many = !context.batch_invariant && rows <= context.device.multiprocessors &&
+                    planned.params.shares > kFewParts * p.batch;
   planned.join_grid = {.blocks = dim3(static_cast<unsigned int>(
                            std::max(std::min(rows, most), (rows + kJoinLanes - 1) / kJoinLanes))),
                        .early = true};
@@ -135,7 +145,8 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
     const launch::Loader loader(kName, device);
     FLASHCORE_RETURN_IF_ERROR(
         loader.load(planned.kernel, kName, fmt::format("mla_{}", launch::element_name(p.dtype))));
-    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.join, kName, "join"));
+    FLASHCORE_RETURN_IF_ERROR(
+        loader.load(planned.join, kName, fmt::format("join{}", many ? kManySlices : 1)));
   }
   return launch::planned<PlannedKernel>(
       kName, device, static_cast<size_t>(planned.bytes),
@@ -155,8 +166,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,
-          .not_automatic_reason = "it has not passed the sanitizers yet",
+          .automatic = true,
           .targets = build::targets::mla_sm90,
           .supports = supports(),
           .plan = plan};

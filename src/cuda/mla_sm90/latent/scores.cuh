@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "cuda/attention/decode/output.cuh"
-#include "cuda/attention/mask.cuh"
+#include "cuda/attention/decode/tree.cuh"
 #include "cuda/attention/softcap.cuh"
 #include "cuda/attention/softmax.cuh"
 #include "cuda/mla_sm90/latent/block.cuh"
@@ -63,7 +63,7 @@ class Scores {
   // What this warp has written is for the others.
   __device__ void hand_over() const {
     __syncwarp();
-    if (lane() == 0) ptx::mbarrier_arrive(block_.ready(ring_.slot));
+    if (has_factors(lane())) ptx::mbarrier_arrive(block_.ready(ring_.slot));
   }
   __device__ void let_go(uint32_t slot) const {
     if (thread() == 0) ptx::mbarrier_arrive(block_.go(slot));
@@ -114,17 +114,14 @@ class Scores {
       float s[kTileKeys / 8][4];
       multiply(s, q, first);
       if (p_.softcap.cap_log2 > 0) cap(s);
-      if (key < begin || key + kTileKeys > end) {
-        const int column = 2 * (lane() % 4);
-        const attention::ColumnRange seen{begin - key - column, end - key - column};
-        attention::mask_row(s, 0, seen);
-        attention::mask_row(s, 1, seen);
-      }
+      const bool masked =
+          key < begin || key + kTileKeys > end || (p_.tree.present && key + kTileKeys > unit.tree);
+      if (masked) mask(s, seen_keys(unit, key));
       raise(s);
       uint32_t p[kTileKeys / 8][2];
       exponentiate(p, s);
       meet();  // all warps' products with the slot's keys have ended
-      clear_rows(begin - key, end - key);
+      if (masked) clear(seen_keys(unit, key), begin - key, end - key);
       store(p);
       ptx::fence_proxy_async();
       hand_over();
@@ -169,6 +166,35 @@ class Scores {
     return static_cast<uint32_t>(k) / 4 * kPanelBytes + static_cast<uint32_t>(k) % 4 * 32;
   }
 
+  // The keys of a tile that the unit's query sees: a bit each, the same for all rows.
+  __device__ uint64_t seen_keys(const Unit& unit, int key) const {
+    const int begin = unit.begin - key, end = unit.end - key;
+    uint64_t seen = ~uint64_t{0};
+    if (begin > 0) seen <<= begin;
+    if (end < kTileKeys) seen &= ~uint64_t{0} >> (kTileKeys - end);
+    if (p_.tree.present) {
+      attention::Entry entry{};
+      entry.q_row = unit.q_row;
+      entry.offset = unit.tree;
+      const auto word = [&](int at) -> uint64_t {
+        return attention::decode::tree_bits(p_.tree, entry, unit.batch, 0, at);
+      };
+      seen &= word(key) | word(key + 32) << 32;
+    }
+    return seen;
+  }
+
+  __device__ void mask(float (&s)[kTileKeys / 8][4], uint64_t seen) const {
+    seen >>= 2 * (lane() % 4);
+#pragma unroll
+    for (int n = 0; n < kTileKeys / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if ((seen >> (8 * n + e) & 1) == 0) s[n][e] = s[n][2 + e] = attention::kNoKey;
+      }
+    }
+  }
+
   __device__ void cap(float (&s)[kTileKeys / 8][4]) const {
 #pragma unroll
     for (int n = 0; n < kTileKeys / 8; ++n) {
@@ -194,7 +220,9 @@ class Scores {
       reference_[i] = to;
       sum_[i] *= factor;
       rounded_[i] *= factor;
-      if (lane() % 4 == 0) block_state().factor[ring_.slot][row_of(warp_, lane(), i)] = factor;
+      if (has_factors(lane())) {
+        block_state().factor[ring_.slot][row_of(warp_, lane(), i)] = factor;
+      }
     }
   }
 
@@ -214,22 +242,28 @@ class Scores {
     }
   }
 
-  // Rows of V outside of [begin, end) become zeros, as a weight of 0 times a NaN is one. A box
-  // of 8 rows without a visible key is zeros already.
-  __device__ void clear_rows(int begin, int end) const {
-    if (begin > 0) clear(begin / kGroupRows * kGroupRows, begin);
-    if (end < kTileKeys) clear(end, (end + kGroupRows - 1) / kGroupRows * kGroupRows);
-  }
-  __device__ void clear(int from, int to) const {
-    constexpr int kRowChunks = kHeadDimV / 8;
+  // Rows of V that are not seen become zeros, as a weight of 0 times a NaN is one: two at once, by 64 threads each.
+  // Boxes of 8 rows without a key of [begin, end) are zeros already.
+  __device__ void clear(uint64_t seen, int begin, int end) const {
+    static_assert(kHeadDimV / 8 == kGroupThreads / 2);
+    const auto chunk = static_cast<uint32_t>(thread() % (kGroupThreads / 2));
     const uint32_t zeros[4] = {0, 0, 0, 0};
+    uint64_t hidden = ~seen;
+    if (begin > 0) hidden &= ~uint64_t{0} << (begin / kGroupRows * kGroupRows);
+    if (end < kTileKeys) {
+      const int loaded = (end + kGroupRows - 1) / kGroupRows * kGroupRows;
+      hidden &= ~uint64_t{0} >> (kTileKeys - loaded);
+    }
+    if (thread() >= kGroupThreads / 2) hidden &= hidden - 1;
 #pragma unroll 1
-    for (int i = thread(); i < (to - from) * kRowChunks; i += kGroupThreads) {
-      const auto row = static_cast<uint32_t>(from + i / kRowChunks);
-      const auto chunk = static_cast<uint32_t>(i % kRowChunks);
+    while (hidden != 0) {
+      const auto low = static_cast<int>(hidden), high = static_cast<int>(hidden >> 32);
+      const auto row = static_cast<uint32_t>(low != 0 ? __ffs(low) - 1 : 31 + __ffs(high));
       ptx::store_shared_x4(block_.slot(ring_.slot) + row / kGroupRows * kGroupBytes +
                                chunk / 8 * kPanelBytes + row % kGroupRows * 128 + chunk % 8 * 16,
                            zeros);
+      hidden &= hidden - 1;
+      hidden &= hidden - 1;
     }
   }
 
@@ -266,8 +300,9 @@ class Scores {
   __device__ void leave_factors(const float (&end_factor)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (lane() % 4 == 0)
+      if (has_factors(lane())) {
         block_state().factor[ring_.slot][row_of(warp_, lane(), i)] = end_factor[i];
+      }
     }
   }
 

@@ -39,11 +39,8 @@ std::string refuse_values(const ForwardProblem& p) {
   return {};
 }
 
-std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
+std::string refuse_sizes(const ForwardProblem& p, const PlanContext& /*context*/) {
   if (std::string refusal = refuse_values(p); !refusal.empty()) return refusal;
-  if (context.batch_invariant) {
-    return "batch_invariant: is set, and it cuts the keys of all sequences together";
-  }
   if (lead_of_keys(p) < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", lead_of_keys(p));
   }
@@ -57,8 +54,7 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
     return fmt::format("q: has {} tiles of {} heads per sequence, wanted at most {}", tile_count(p),
                        kRows, kMostTiles);
   }
-  const int64_t positions =
-      product_of({p.batch, sum_of({divide_up(p.seqlen_kv, kTileKeys), kEndTiles})});
+  const int64_t positions = product_of({p.batch, int64_t{tiles_of_keys(p)} + kEndTiles});
   if (positions > kMostPositions) {
     return fmt::format("k: has {} pieces of {} keys, wanted at most {}", positions, kTileKeys,
                        kMostPositions);
@@ -72,16 +68,19 @@ int64_t tiles_of_query(const ForwardProblem& p) { return divide_up(p.heads_q, kR
 
 int64_t tile_count(const ForwardProblem& p) { return product_of({p.seqlen_q, tiles_of_query(p)}); }
 
+int tiles_of_keys(const ForwardProblem& p) {
+  return static_cast<int>(divide_up(p.seqlen_kv, kTileKeys));
+}
+
 int64_t share_count(const ForwardProblem& p, const PlanContext& context) {
   const int64_t tiles =
       std::max<int64_t>(1, tile_count(p));  // a packed batch may have max_seqlen_q 0
   const int64_t most = int64_t{context.device.multiprocessors} / tiles;
-  return std::max<int64_t>(
-      1, std::min(most, product_of({p.batch, divide_up(p.seqlen_kv, kTileKeys)})));
+  return std::max<int64_t>(1, std::min(most, product_of({p.batch, int64_t{tiles_of_keys(p)}})));
 }
 
 bool has_joins(const ForwardProblem& p, const PlanContext& context) {
-  if (entries_vary(p) || p.paging.flat) return true;
+  if (entries_vary(p) || p.paging.flat || p.cache_leftpad.present) return true;
   const attention::Entry entry{.len_q = static_cast<int>(p.seqlen_q),
                                .len_kv = static_cast<int>(p.seqlen_kv),
                                .rows_q = static_cast<int>(p.seqlen_q),
@@ -89,6 +88,7 @@ bool has_joins(const ForwardProblem& p, const PlanContext& context) {
   const attention::decode::SeenKeys seen = attention::decode::seen_keys(entry, p.band, 1);
   if (seen.end <= seen.begin) return true;
   const int tiles = quotient_up(seen.end, kTileKeys) - seen.begin / kTileKeys;
+  if (context.batch_invariant) return own_parts(tiles) > 1;
   const auto batch = static_cast<int>(p.batch);
   return cutting(tiles * batch, batch, tiles, static_cast<int>(share_count(p, context))).layout !=
          Layout::whole;
@@ -96,13 +96,13 @@ bool has_joins(const ForwardProblem& p, const PlanContext& context) {
 
 Supports supports() {
   using enum Feature;
-  return {
-      .features = feature_sets::kShapes | feature_sets::kPages | Features{sinks, softcap, o_apart},
-      .q = kHalf,
-      .o = kFloats,
-      .rows_below = attention::kMostRows,
-      .arch = {90, 90},
-      .extra = refuse_sizes};
+  return {.features = feature_sets::kShapes | feature_sets::kPages |
+                      Features{sinks, softcap, o_apart, cache_leftpad, tree_mask},
+          .q = kHalf,
+          .o = kFloats,
+          .rows_below = attention::kMostRows,
+          .arch = {90, 90},
+          .extra = refuse_sizes};
 }
 
 }  // namespace flashcore::cuda::mla_sm90::latent

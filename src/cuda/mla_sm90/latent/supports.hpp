@@ -11,6 +11,9 @@ namespace flashcore::cuda::mla_sm90::latent {
 int64_t tiles_of_query(const ForwardProblem& problem);
 int64_t tile_count(const ForwardProblem& problem);
 
+// The tiles of keys of a sequence, at most.
+int tiles_of_keys(const ForwardProblem& problem);
+
 // How many shares the keys are cut into: blocks of a tile of rows.
 int64_t share_count(const ForwardProblem& problem, const PlanContext& context);
 

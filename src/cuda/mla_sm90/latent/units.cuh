@@ -16,10 +16,11 @@ struct Scratch {
 };
 static_assert(sizeof(Scratch) <= sizeof(BlockState::factor));
 
-// A sequence's visible keys.
+// A sequence's visible keys. shift: from a key's number to its place.
 struct Seen {
   attention::CachedEntry at;
   attention::BandLimits limits;
+  int shift;
   int first_tile, tiles;
 };
 
@@ -31,8 +32,9 @@ __device__ inline Seen look_up(const Params& p, int b) {
   const attention::decode::SeenKeys keys = attention::decode::seen_keys(entry, p.band, p.group);
   seen.limits = attention::band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
   if (keys.end <= keys.begin) return seen;
-  seen.first_tile = static_cast<int>(static_cast<unsigned>(keys.begin) / kTileKeys);
-  seen.tiles = quotient_up(keys.end, kTileKeys) - seen.first_tile;
+  seen.shift = p.cache.pages == nullptr ? 0 : entry.kv_row % kGroupRows;
+  seen.first_tile = static_cast<int>(static_cast<unsigned>(keys.begin + seen.shift) / kTileKeys);
+  seen.tiles = quotient_up(keys.end + seen.shift, kTileKeys) - seen.first_tile;
   return seen;
 }
 
@@ -73,7 +75,7 @@ __device__ inline Cutting find_cutting(const Params& p, Scratch& scratch) {
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int own = look_up(p, from + thread).tiles;
-    tiles += own;
+    tiles += p.batch_invariant ? own_parts(own) : own;
     items += own > 0 ? 1 : 0;
     longest = max(longest, own);
   }
@@ -96,7 +98,8 @@ __device__ inline Cutting find_cutting(const Params& p, Scratch& scratch) {
     items += scratch.count[w];
     longest = max(longest, scratch.longest[w]);
   }
-  return cutting(tiles, items, longest, p.shares);
+  return p.batch_invariant ? own_cutting(tiles, p.shares)
+                           : cutting(tiles, items, longest, p.shares);
 }
 
 // Writes the block's units, and returns how many. The first block also writes how every sequence is cut.
@@ -110,23 +113,28 @@ __device__ inline int find_units(const Params& p, const Block& block, Scratch& s
     const Seen seen = look_up(p, b);
     const Sum at = sum_of_threads(item_cost(cut, seen.tiles), scratch.sum);
     const int first = list + at.before;
-    const Part part = part_of(cut, first, seen.tiles, share);
-    const bool exists = !part.empty() && block.query < seen.at.entry.len_q;
-    const Sum before = sum_of_threads(exists ? 1 : 0, scratch.count);
+    const bool exists = block.query < seen.at.entry.len_q;
+    const int parts = exists ? part_count(cut, first, seen.tiles, share) : 0;
+    const Sum before = sum_of_threads(parts, scratch.count);
     if (block.tile == 0 && share == 0 && b < p.batch) p.parts[b] = parts_of(cut, first, seen.tiles);
-    if (exists) {
+#pragma unroll 1
+    for (int nth = 0; nth < parts; ++nth) {
+      const Part part = part_of(cut, first, seen.tiles, share, nth);
       // Sequences and limits are below kMostRows, so sums of two fit 32 bits.
-      const attention::ColumnRange keys = attention::visible_columns(seen.limits, block.query, 0);
+      const attention::ColumnRange keys =
+          attention::visible_columns(seen.limits, block.query, -seen.shift);
       Unit unit{};
       unit.in_table = seen.at.in_table;
+      unit.tree = seen.at.entry.offset + seen.shift;
       unit.batch = b;
       unit.q_row = seen.at.entry.q_row + block.query;
-      unit.kv_row = seen.at.entry.kv_row;
-      const int begin = max(keys.begin, (seen.first_tile + part.begin) * kTileKeys);
+      unit.kv_row = seen.at.entry.kv_row - seen.shift;
+      const int begin =
+          max(max(keys.begin, seen.shift), (seen.first_tile + part.begin) * kTileKeys);
       const int end = min(keys.end, (seen.first_tile + part.end) * kTileKeys);
       if (end > begin) unit.begin = begin, unit.end = end;
       unit.slot = part.slot;
-      block.units[count + before.before] = unit;
+      block.units[count + before.before + nth] = unit;
     }
     list += at.all;
     count += before.all;

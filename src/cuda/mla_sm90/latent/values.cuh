@@ -51,14 +51,18 @@ class Values {
   __device__ __forceinline__ void take_factors(float (&factor)[2]) const {
     ptx::mbarrier_wait_together(block_.ready(ring_.slot), ring_.parity);
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      factor[i] = block_state().factor[ring_.slot][row_of(warp_, lane(), i)];
+    for (int i = 0; i < 2; ++i) factor[i] = factor_of(i);
+  }
+  __device__ __forceinline__ float factor_of(int i) const {
+    const float own =
+        has_factors(lane()) ? block_state().factor[ring_.slot][row_of(warp_, lane(), i)] : 0.0F;
+    return __shfl_sync(0xffffffffU, own, lane() / 4 * 4);
   }
 
   // This warp has read the slot.
   __device__ __forceinline__ void release() {
     __syncwarp();
-    if (lane() == 0) ptx::mbarrier_arrive(block_.empty(ring_.slot));
+    if (has_factors(lane())) ptx::mbarrier_arrive(block_.empty(ring_.slot));
     if (loads_ && loader_.more()) {
       ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity);
       loader_.load(ring_.slot);
@@ -79,7 +83,8 @@ class Values {
                                 kPanelBytes, kGroupBytes, tile::DescriptorSwizzle::span_128);
       ptx::mbarrier_wait_together(block_.ready(ring_.slot), ring_.parity);
       ptx::mbarrier_wait_together(block_.go(ring_.slot), ring_.parity);
-      const bool raised = uniform(static_cast<int>(block_state().raised[ring_.slot][warp_])) != 0;
+      const bool raised =
+          uniform(lane() == 0 ? static_cast<int>(block_state().raised[ring_.slot][warp_]) : 0) != 0;
       if (accumulate == Accumulate::add && raised) rescale(o);
       ptx::warpgroup_pin(o);
       ptx::warpgroup_fence();
@@ -100,7 +105,7 @@ class Values {
   __device__ __forceinline__ void rescale(float (&o)[kColumns / 8][4]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const float factor = block_state().factor[ring_.slot][row_of(warp_, lane(), i)];
+      const float factor = factor_of(i);
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) o[n][2 * i] *= factor, o[n][2 * i + 1] *= factor;
     }
@@ -110,34 +115,50 @@ class Values {
   __device__ __forceinline__ void store(const Unit& unit, const float (&o)[kColumns / 8][4],
                                         const float (&factor)[2]) const {
     using attention::decode::OutputType;
-    const int column = kColumns * half_ + 2 * (lane() % 4), slot = uniform(unit.slot);
+    const bool odd = lane() % 2 != 0;
+    const int column = kColumns * half_ + 4 * (lane() % 4 / 2) + (odd ? 8 : 0);
+    const int slot = uniform(unit.slot);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = row_of(warp_, lane(), i), head = block_.first_head + row;
-      if (head >= p_.heads_q) continue;
-      const bool empty = factor[i] == 0;
+      const bool empty = factor[i] == 0, exists = head < p_.heads_q;
       const auto at = [&](int n, int e) { return empty ? 0.0F : o[n][2 * i + e] * factor[i]; };
+      const int64_t in_o = attention::decode::output_at(p_, unit.batch, head, unit.q_row);
       if (slot >= 0 || p_.o_type == OutputType::f32) {
-        float* const to =
-            (slot >= 0 ? p_.partial_o + block_.partial_row(p_, slot, row) * kHeadDimV
-                       : static_cast<float*>(p_.o) +
-                             attention::decode::output_at(p_, unit.batch, head, unit.q_row)) +
-            column;
+        float* const to = (slot >= 0 ? p_.partial_o + block_.partial_row(p_, slot, row) * kHeadDimV
+                                     : static_cast<float*>(p_.o) + in_o) +
+                          column;
 #pragma unroll
-        for (int n = 0; n < kColumns / 8; ++n) {
-          *reinterpret_cast<float2*>(to + 8 * n) = make_float2(at(n, 0), at(n, 1));
+        for (int n = 0; n < kColumns / 8; n += 2) {
+          const Four<float> low = four_columns(at(n, 0), at(n + 1, 0), odd);
+          const Four<float> high = four_columns(at(n, 1), at(n + 1, 1), odd);
+          if (!exists) continue;
+          *reinterpret_cast<float4*>(to + 8 * n) =
+              make_float4(low.first, high.first, low.second, high.second);
         }
         continue;
       }
-      auto* const to = static_cast<uint16_t*>(p_.o) +
-                       attention::decode::output_at(p_, unit.batch, head, unit.q_row) + column;
-      const bool is_f16 = p_.o_type == OutputType::f16;
+      auto* const to = static_cast<uint16_t*>(p_.o) + in_o + column;
+      const auto pair = [&, is_f16 = p_.o_type == OutputType::f16](int n) {
+        return is_f16 ? ptx::pack_f16x2(at(n, 0), at(n, 1)) : ptx::pack_bf16x2(at(n, 0), at(n, 1));
+      };
 #pragma unroll
-      for (int n = 0; n < kColumns / 8; ++n) {
-        *reinterpret_cast<uint32_t*>(to + 8 * n) =
-            is_f16 ? ptx::pack_f16x2(at(n, 0), at(n, 1)) : ptx::pack_bf16x2(at(n, 0), at(n, 1));
+      for (int n = 0; n < kColumns / 8; n += 2) {
+        const Four<uint32_t> four = four_columns(pair(n), pair(n + 1), odd);
+        if (exists) *reinterpret_cast<uint2*>(to + 8 * n) = make_uint2(four.first, four.second);
       }
     }
+  }
+
+  // Two lanes have pairs of columns of two products: each gets four columns of one, so that stores are wider.
+  template <class T>
+  struct Four {
+    T first, second;
+  };
+  template <class T>
+  __device__ static Four<T> four_columns(T even, T odd_one, bool odd) {
+    const T other = __shfl_xor_sync(0xffffffffU, odd ? even : odd_one, 1);
+    return odd ? Four<T>{other, odd_one} : Four<T>{even, other};
   }
 
   const Params& p_;
