@@ -29,10 +29,10 @@ STREAM_WINDOW = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-k
 # More entries than a warp has lanes.
 STREAM_CROWD = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150 --with seqlens_kv")
 # Sequences that are equally long.
-STREAM_EQUAL = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150 --paged 16")
+STREAM_EQUAL = problem("decode_sm90", "--dtype bf16 --shape 40,4,1,128 --heads-kv 2 --seqlen-kv 150")
 # Random problems whose tables have indices out of range.
 STREAM_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "decode_sm90", "--shapes", "none", "--paged",
-                "--narrow", "--random", "60", "--random-seed", "0", "--largest-seqlen", "60", "--largest-head-dim", "128",
+                "--narrow", "--random", "20", "--random-seed", "375", "--largest-seqlen", "60", "--largest-head-dim", "128",
                 "--most-heads", "4"]
 SM90_DECODE = "cuda/decode_sm90/stream_kv/"
 # Entries that are cut in two, tiles of 64 and of 6 heads, a last tile that is not full.
@@ -98,8 +98,8 @@ FAULTS = [
     Fault("stream_page_index_not_clamped", STREAM_UNIT, STREAM_TABLE, [
         (SM90_DECODE + "ring.cuh", "place_.lead = attention::clamped(stored, 0, p_.cache.num_pages - 1);",
          "place_.lead = stored;")], "outside of global memory", more=True),
-    Fault("stream_equal_sequences_in_one_table", STREAM_UNIT, STREAM_EQUAL, [
-        (SM90_DECODE + "walk.cuh", "    if (p_.equal) unit.at.in_table = to.entry * p_.cache.table_batch;\n", "")],
+    Fault("stream_equal_sequences_cost_an_item", STREAM_UNIT, STREAM_EQUAL, [
+        (SM90_DECODE + "walk.cuh", "p_.equal ? entry * p_.entry_cost", "p_.equal ? entry * p_.entry_cost / p_.heads_kv")],
           "FAILED", more=True),
     Fault("stream_join_does_not_wait", "stream_kv/join.cu", STREAM, [
         (SM90_DECODE + "join.cuh", "  ptx::wait_for_earlier_grids();\n", "")], "race"),

@@ -69,7 +69,7 @@ void set_boxes(Planned& planned, const ForwardProblem& p) {
 // Sets what the host knows of sequences that are equal.
 void set_equal(Params& params, const ForwardProblem& p) {
   params.equal =
-      p.batch > kKnownEntries && !entries_vary(p) && !p.cache_leftpad.present && !p.paging.flat;
+      p.batch > kKnownEntries && !entries_vary(p) && !p.cache_leftpad.present && !p.paging.present;
   if (!params.equal) return;
   attention::CachedEntry at{};
   at.entry.len_q = at.entry.rows_q = static_cast<int>(p.seqlen_q);

@@ -206,7 +206,6 @@ class Walk {
     const int most = p_.batch_invariant ? own_part(granules) : to.end - to.at;
     const int count = min(granules - to.granule, most);
     unit.at = known.at;
-    if (p_.equal) unit.at.in_table = to.entry * p_.cache.table_batch;
     unit.limits = known.limits;
     unit.batch = to.entry;
     unit.kv_head = to.head;
