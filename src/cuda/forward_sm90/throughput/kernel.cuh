@@ -167,15 +167,16 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
   __syncwarp();
   ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);
   ptx::named_barrier_arrive(kMeetBarrier, S::kConfig.threads());
-  if constexpr (S::kPaged) {
-    ptx::release_registers<S::kConfig.producer_registers()>();
-    produce_pages<S>(smem, maps, p);
-  } else {
-    Producer<S> producer{.smem = smem, .maps = maps};
+  [[maybe_unused]] Producer<S> producer{.smem = smem, .maps = maps};
+  if constexpr (!S::kPaged) {
     if (lane == 0 && warp == 1) producer.start_k();
     if (lane == 0 && warp == 2) producer.start_q();
     __syncwarp();
-    ptx::release_registers<S::kConfig.producer_registers()>();
+  }
+  ptx::release_registers<S::kConfig.producer_registers()>();
+  if constexpr (S::kPaged) {
+    produce_pages<S>(smem, maps, p);
+  } else {
     if (warp == 0 && lane == 0) producer.run(p.counter != nullptr);
   }
   // With pages, the index is read again rather than held.

@@ -33,24 +33,26 @@ class PageCopies {
                                         const BoxSteps& steps, int lane)
       : p_(p), map_(map), steps_(steps), lane_(lane) {}
 
-  // Starts to read the numbers of a block's pages.
+  // Starts to read the numbers of a block's pages. A table has less than 2^31 numbers.
   __device__ __forceinline__ void look_up(const TaskInfo& task, const TaskPages& pages, int block) {
+    const int key = block * Tile::kRows + lane_ * p_.box_rows;
+    const auto page_size = static_cast<uint32_t>(p_.cache.page_size);
     stored_ = 0;
-    if (!is_seen(pages, block)) return;
-    stored_ =
-        __ldg(p_.cache.pages + pages.in_table + page_number(task, block) * p_.cache.table_page);
+    next_group_ = page_size / kLeastBoxRows;  // past the page: zeros
+    if (lane_ >= p_.boxes || key >= pages.end_key || key + p_.box_rows <= pages.first_key) return;
+    const auto row = static_cast<uint32_t>(task.kv_row + key);
+    const uint32_t number = p_.cache.by_page_size.divide(row);
+    stored_ = __ldg(p_.cache.pages + pages.in_table +
+                    static_cast<int>(number) * static_cast<int>(p_.cache.table_page));
+    next_group_ = (row - number * page_size) / kLeastBoxRows;
   }
 
   // Finds the place of each box of the block that was looked up last.
-  __device__ __forceinline__ void find(const TaskInfo& task, const TaskPages& pages, int block) {
+  __device__ __forceinline__ void find(const TaskInfo& task) {
     const int page = attention::clamped(stored_, 0, p_.cache.num_pages - 1);
     if (page != stored_ && p_.cache.page_status != nullptr) atomicExch(p_.cache.page_status, 1);
     lead_ = page * steps_.page + task.kv_head * steps_.head;
-    int row = p_.cache.page_size;  // past the page: zeros
-    if (is_seen(pages, block)) {
-      row = task.kv_row + first_key(block) - page_number(task, block) * p_.cache.page_size;
-    }
-    group_ = row / kLeastBoxRows;
+    group_ = next_group_;
   }
 
   // Copies the block that was found last.
@@ -60,36 +62,25 @@ class PageCopies {
     if (lane_ >= p_.boxes) return;
     const uint32_t to = tile + static_cast<uint32_t>(lane_ * p_.box_rows) * Tile::kRowBytes;
     if (p_.whole_rows) {
-      ptx::tma_load_5d(to, &map_, full, 0, 0, 0, group_, lead_);
+      ptx::tma_load_5d(to, &map_, full, 0, 0, 0, static_cast<int>(group_), lead_);
       return;
     }
 #pragma unroll
     for (int panel = 0; panel < Tile::kPanels; ++panel) {
       ptx::tma_load_5d(to + panel * Tile::kPanelBytes, &map_, full, panel * Tile::kPanelColumns, 0,
-                       group_, task.kv_head, lead_);
+                       static_cast<int>(group_), task.kv_head, lead_);
     }
   }
 
  private:
-  __device__ __forceinline__ int first_key(int block) const {
-    return block * Tile::kRows + lane_ * p_.box_rows;
-  }
-  __device__ __forceinline__ bool is_seen(const TaskPages& pages, int block) const {
-    const int key = first_key(block);
-    return lane_ < p_.boxes && key < pages.end_key && key + p_.box_rows > pages.first_key;
-  }
-  // Returns the index among the sequence's pages.
-  __device__ __forceinline__ int page_number(const TaskInfo& task, int block) const {
-    const int row = task.kv_row + first_key(block);
-    return static_cast<int>(p_.cache.by_page_size.divide(static_cast<uint32_t>(row)));
-  }
-
   const PagedParams& p_;
   const CUtensorMap& map_;
   const BoxSteps& steps_;
   int lane_;
-  int stored_;        // in the table
-  int group_, lead_;  // where this lane's box lies
+  int stored_;           // in the table, of this lane's box
+  uint32_t next_group_;  // of 8 rows in that page
+  uint32_t group_;       // where this lane's box of the next copy lies
+  int lead_;
 };
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

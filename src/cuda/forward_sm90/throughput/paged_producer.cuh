@@ -54,24 +54,25 @@ __device__ __forceinline__ void copy_pages(TaskWalk<S> tasks, PageCopies<Tile> c
   RingPosition<S::kStages> at;
 #pragma unroll 1
   while (tasks.task().is_tile()) {
-    const TaskInfo& task = tasks.task();  // read again rather than held: registers are scarce
+    const TaskInfo& task = tasks.task();
     const TaskPages& pages = tasks.smem.pages.of[tasks.slot()];
-    if (task.end <= task.begin) {
+    const int begin = task.begin, last = task.end - 1;
+    const int asks = hands_out ? min(last, begin + asks_at) : last;
+    if (last < begin) {
       if (leads) tasks.want_next();
     } else {
-      copies.look_up(task, pages, task.end - 1);
-      copies.find(task, pages, task.end - 1);
-      copies.look_up(task, pages, task.end - 2);
+      copies.look_up(task, pages, last);
+      copies.find(task);
+      copies.look_up(task, pages, last - 1);
     }
 #pragma unroll 1
-    for (int block = task.end - 1; block >= task.begin; --block) {
-      const int asks = hands_out ? min(task.end - 1, task.begin + asks_at) : task.end - 1;
+    for (int block = last; block >= begin; --block) {
       if (leads && block == asks) tasks.want_next();
       const uint32_t full = ptx::shared_address(&ring.full[at.slot()]);
       ptx::mbarrier_wait(ptx::shared_address(&ring.empty[at.slot()]), at.parity() ^ 1);
       __syncwarp();
       copies.copy(ptx::shared_address(ring.tiles[at.slot()]), full, task);
-      copies.find(task, pages, block - 1);
+      copies.find(task);
       copies.look_up(task, pages, block - 2);
       at.next();
     }
