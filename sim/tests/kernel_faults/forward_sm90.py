@@ -19,6 +19,13 @@ PAGED = problem("forward_sm90_throughput:paged", "--dtype bf16 --shape 2,4,200,1
 # Several boxes per page.
 PAGED_BOXES = problem("forward_sm90_throughput:paged",
                       "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
+# A panel per box.
+PAGED_PANELS = problem("forward_sm90_throughput:paged",
+                       "--dtype f16 --shape 1,2,150,96 --heads-kv 1 --seqlen-kv 400 --paged 24 --causal")
+# Blocks that take one tile after another, by a counter.
+PAGED_MANY = problem("forward_sm90_throughput:paged",
+                     "--dtype bf16 --shape 1,8,400,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
+PAGES, COPIES = THROUGHPUT + "page_copies.cuh", THROUGHPUT + "paged_producer.cuh"
 PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_none.cu"
@@ -262,9 +269,18 @@ FAULTS = [
     Fault("throughput_store_before_the_first_row", TALL_UNIT, TALL, [
         (THROUGHPUT + "epilogue.cuh", "task.q_row + c.first_row() + first,",
          "task.q_row + c.first_row() + first - 8,")], "store before the tensor"),
-    Fault("paged_values_of_the_next_tile", PAGED_UNIT, PAGED, [
-        (THROUGHPUT + "page_copies.cuh", "behind ? older_ : newest_", "newest_")], "FAILED"),
+    Fault("paged_pages_of_the_block_before", PAGED_UNIT, PAGED, [
+        (COPIES, "(task, pages, block - 2)", "(task, pages, block - 1)")], "FAILED"),
     Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED_BOXES, [
-        (THROUGHPUT + "page_copies.cuh", "const int row = __shfl_sync(0xffffffffU, own_row, i);",
-         "const int row = __shfl_sync(0xffffffffU, own_row, 0);")], "FAILED"),
+        (PAGES, "next_group_ = (row - number * page_size) / kLeastBoxRows;", "next_group_ = 0;")], "FAILED"),
+    Fault("paged_panels_of_the_first_page", "forward_sm90/throughput/plan.cpp", PAGED_PANELS, [
+        (THROUGHPUT + "boxes.hpp", ".steps = {.page = 1, .head = 0}, .extent = 0",
+         ".steps = {.page = 0, .head = 0}, .extent = 0")], "FAILED"),
+    Fault("paged_zeros_where_queries_see_keys", PAGED_UNIT, PAGED, [
+        (PAGES, "key >= pages.end_key ||", "key + 64 >= pages.end_key ||")], "FAILED"),
+    Fault("paged_slot_taken_before_it_is_free", PAGED_UNIT, PAGED, [
+        (COPIES, "      ptx::mbarrier_wait(ptx::shared_address(&ring.empty[at.slot()]), at.parity() ^ 1);\n",
+         "")], "operand in use"),
+    Fault("paged_task_found_before_values_took_the_last", PAGED_UNIT, PAGED_MANY, [
+        (COPIES, "kPageWarps = 3", "kPageWarps = 1")], "deadlock"),
 ]

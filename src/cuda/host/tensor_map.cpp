@@ -3,6 +3,7 @@
 
 #include <cudaTypedefs.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -92,6 +93,37 @@ cudaError_t encode_panel_map(CUtensorMap& map, CUtensorMapDataType type, const v
                      {layout.heads, layout.head_stride * bytes, 1},
                      {layout.batch, layout.batch_stride * bytes, 1}}},
                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
+}
+
+constexpr int kGroupColumns = 64, kGroupRows = 8;
+
+cudaError_t encode_group_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                             const TensorLayout& layout, int64_t leads, int64_t lead_stride,
+                             int box_rows, int panels) {
+  const int64_t bytes = element_bytes(type), row_bytes = layout.row_stride * bytes;
+  if (layout.columns % kGroupColumns != 0 || layout.rows % kGroupRows != 0) {
+    return cudaErrorInvalidValue;
+  }
+  return encode<5>(map, type, base,
+                   {{{kGroupColumns, bytes, kGroupColumns},
+                     {kGroupRows, row_bytes, kGroupRows},
+                     {layout.columns / kGroupColumns, kGroupColumns * bytes, panels},
+                     {layout.rows / kGroupRows, kGroupRows * row_bytes, box_rows / kGroupRows},
+                     {leads, lead_stride * bytes, 1}}},
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+}
+
+cudaError_t encode_group_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                             const TensorLayout& layout) {
+  const int64_t bytes = element_bytes(type), row_bytes = layout.row_stride * bytes;
+  if (layout.rows % kGroupRows != 0) return cudaErrorInvalidValue;
+  return encode<5>(map, type, base,
+                   {{{layout.columns, bytes, kGroupColumns},
+                     {kGroupRows, row_bytes, kGroupRows},
+                     {layout.rows / kGroupRows, kGroupRows * row_bytes, 1},
+                     {layout.heads, layout.head_stride * bytes, 1},
+                     {layout.batch, layout.batch_stride * bytes, 1}}},
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
 }  // namespace flashcore::cuda::host

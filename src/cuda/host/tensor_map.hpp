@@ -34,4 +34,17 @@ cudaError_t encode_panel_map(CUtensorMap& map, CUtensorMapDataType type, const v
                              const TensorLayout& layout, int box_rows, int panel_columns,
                              bool whole);
 
+// Boxes of tile::GroupedTile, of 16-bit elements in panels of 64 columns. Rows are whole groups of 8.
+//
+// Encodes with coordinates in the order column of a panel, row of 8, panel, group, lead, which
+// counts batch entries and heads: it has an extent, and a stride in elements. A box has all columns
+// of box_rows rows, and zeros up to `panels` panels. Columns are whole panels.
+cudaError_t encode_group_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                             const TensorLayout& layout, int64_t leads, int64_t lead_stride,
+                             int box_rows, int panels);
+// Encodes with coordinates in the order column, row of 8, group, head, batch. A box is a
+// panel of 8 rows.
+cudaError_t encode_group_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                             const TensorLayout& layout);
+
 }  // namespace flashcore::cuda::host

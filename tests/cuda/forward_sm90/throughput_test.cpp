@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "cuda/forward_sm90/throughput/boxes.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
@@ -82,6 +84,45 @@ TEST(ForwardSm90Config, ABoxOfRowsNeverLeavesAPage) {
     EXPECT_EQ(box_rows(1024, config), config.block_kv);
     EXPECT_EQ(box_rows(48, config), 16);
   }
+}
+
+// ---- boxes of pages
+
+RowStrides strides(int64_t page, int64_t head) { return {.batch = page, .head = head, .row = 64}; }
+
+void expect_lead(int64_t pages, int64_t heads, const RowStrides& stride, int extent) {
+  const std::optional<BoxLead> lead = box_lead(pages, heads, stride);
+  ASSERT_TRUE(lead.has_value());
+  EXPECT_EQ(lead->extent, extent);
+  // The places are the tensor's.
+  EXPECT_EQ(lead->steps.page * lead->stride, pages > 1 ? stride.batch : 0);
+  EXPECT_EQ(lead->steps.head * lead->stride, heads > 1 ? stride.head : 0);
+}
+
+TEST(ForwardSm90Boxes, OneCoordinateCountsPagesAndHeads) {
+  expect_lead(10, 4, strides(16 * 4 * 64, 64), 9 * 64 + 4);  // [page, row, head]
+  expect_lead(10, 4, strides(4 * 1024, 1024), 40);           // [page, head, row]
+  expect_lead(10, 4, strides(1024, 10 * 1024), 40);          // [head, page, row]
+  expect_lead(10, 1, strides(1000, 17), 10);
+  expect_lead(1, 4, strides(17, 1000), 4);
+  expect_lead(1, 1, strides(17, 19), 1);
+  EXPECT_FALSE(box_lead(10, 4, strides(1000, 64)).has_value()) << "no multiple";
+  EXPECT_FALSE(box_lead(int64_t{1} << 26, 4, strides(4096, 64)).has_value()) << "2^32 places";
+}
+
+Boxes boxes(const Problem& p) { return boxes_of(tests::resolved(p), kConfigs[5]); }
+
+TEST(ForwardSm90Boxes, HaveWholeRowsWhereOneMapHasThem) {
+  EXPECT_EQ(boxes(tests::paged_heads(64)).rows, 64);
+  EXPECT_TRUE(boxes(tests::paged_heads(64)).whole_rows);
+  EXPECT_EQ(boxes(tests::paged_heads(256)).rows, 128);
+  EXPECT_EQ(boxes(tests::paged_heads(48)).rows, 16);
+  EXPECT_EQ(boxes(tests::paged_heads(64, 96)).rows, 8) << "one and a half panels";
+  EXPECT_FALSE(boxes(tests::paged_heads(64, 96)).whole_rows);
+  Problem apart = tests::paged_heads(64);
+  apart.k = TensorDesc::strided(DType::bf16, {30, 2, 64, 128}, {20000, 8192, 128, 1});
+  EXPECT_EQ(boxes(apart).rows, 8) << "pages are no multiple of heads apart";
+  EXPECT_FALSE(boxes(apart).whole_rows);
 }
 
 // ---- the counter

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <set>
 
+#include "cuda/tile/descriptor.hpp"
+#include "cuda/tile/grouped_tile.hpp"
+
 namespace flashcore::cuda::tile {
 namespace {
 
@@ -103,6 +106,50 @@ TYPED_TEST(SmemTileTest, EightConsecutiveChunksLieInEightBankGroups) {
       EXPECT_EQ(groups.size(), 8U);
     }
   }
+}
+
+// ---- panels of 8 rows together
+
+template <class Tile>
+class GroupedTileTest : public testing::Test {};
+
+using GroupedTiles = testing::Types<GroupedTile<128, 64>, GroupedTile<128, 128>,
+                                    GroupedTile<128, 192>, GroupedTile<64, 256>>;
+TYPED_TEST_SUITE(GroupedTileTest, GroupedTiles);
+
+// A box of TMA: column of a panel, row of 8, panel, group, and then the hardware's permutation.
+TYPED_TEST(GroupedTileTest, PlacesAreThoseOfABox) {
+  uint32_t plain = 0;
+  for (int group = 0; group < TypeParam::kRows / 8; ++group) {
+    for (int panel = 0; panel < TypeParam::kPanels; ++panel) {
+      for (int row = 8 * group; row < 8 * (group + 1); ++row) {
+        for (int chunk = 8 * panel; chunk < 8 * (panel + 1); ++chunk, plain += kChunkBytes) {
+          EXPECT_EQ(TypeParam::chunk_offset(row, chunk), swizzle_bytes<128>(plain));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(plain, static_cast<uint32_t>(TypeParam::kBytes));
+}
+
+// What wgmma reads by the offsets of a descriptor: the stride offset leads to the
+// next 8 rows, the leading offset of V and the step of K to the next panel.
+TYPED_TEST(GroupedTileTest, PlacesAreThoseOfADescriptor) {
+  for (int row = 0; row < TypeParam::kRows; ++row) {
+    for (int chunk = 0; chunk < TypeParam::kRowBytes / kChunkBytes; ++chunk) {
+      const auto plain = static_cast<uint32_t>(row / 8 * group_bytes<TypeParam>() + row % 8 * 128 +
+                                               chunk % 2 * 16);
+      const uint32_t step = k_major_step<TypeParam>(chunk / 2);
+      EXPECT_EQ(TypeParam::chunk_offset(row, chunk), swizzle_bytes<128>(plain + step));
+    }
+  }
+  EXPECT_EQ(mn_major_descriptor<TypeParam>(0, 0) >> 16 & 0x3fff,
+            static_cast<uint64_t>(TypeParam::kPanelBytes / 16));
+}
+
+TEST(GroupedTile, OtherTilesHaveTheirRowsTogether) {
+  EXPECT_EQ((group_bytes<SmemTile<128, 128, 2>>()), 1024);
+  EXPECT_EQ((group_bytes<GroupedTile<128, 128>>()), 2048);
 }
 
 }  // namespace

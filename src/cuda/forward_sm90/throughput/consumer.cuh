@@ -114,9 +114,9 @@ struct Consumer {
     return smem.task[q_at.passed % S::kTaskSlots];
   }
 
-  // Returns the sequence whose pages hold the task's keys.
-  __device__ __forceinline__ int pages_entry() const {
-    if constexpr (S::kPaged) return smem.pages.of[q_at.passed % S::kTaskSlots].entry;
+  // Returns where the pages of the task's keys are listed.
+  __device__ __forceinline__ int in_table() const {
+    if constexpr (S::kPaged) return smem.pages.of[q_at.passed % S::kTaskSlots].in_table;
     return 0;
   }
 

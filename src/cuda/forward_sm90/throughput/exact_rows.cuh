@@ -76,14 +76,12 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
 // registers.
 template <class S>
 __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelParams& p,
-                                                     const TaskInfo& task, int pages_entry,
+                                                     const TaskInfo& task, int in_table,
                                                      int first_row, int lane) {
   __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // per lane, 32 apart
   const int kv_head = task.kv_head;
-  int in_table = 0;
-  if constexpr (S::kPaged) in_table = find_table(p, pages_entry);
   // From scores to units of log2, and to the caller's units.
   const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;
   const float to_natural = S::kFeatures ? kLn2 : p.scale;

@@ -39,10 +39,14 @@ struct Finder {
     return __shfl_sync(0xffffffffU, tile, 0);
   }
 
-  // With pages: stores the sequence, and the keys that
-  // some query of the tile before query `last` sees.
+  // With pages: stores the sequence, where its pages are listed once the task
+  // is written (registers are scarce), and the keys that some query of the tile
+  // before query `last` sees.
   __device__ __forceinline__ void set_entry(int entry) const {
-    if constexpr (S::kPaged) pages().entry = entry;
+    if constexpr (S::kPaged) pages().in_table = entry;
+  }
+  __device__ __forceinline__ void set_table() const {
+    if constexpr (S::kPaged) pages().in_table = find_table(p, pages().in_table);
   }
   __device__ __forceinline__ void set_seen(const TaskInfo& task, int last) const {
     if constexpr (S::kPaged) {
@@ -97,6 +101,7 @@ struct Finder {
       set_seen(slot, first + rows);
     }
     if (is_consumer) slot.seen[lane] = range;
+    if (lane == 0) set_table();
   }
 
   // Runs before the block's first barrier, when its threads have nothing else to do.

@@ -12,6 +12,7 @@
 #include "cuda/forward_sm90/throughput/element.cuh"
 #include "cuda/forward_sm90/throughput/epilogue.cuh"
 #include "cuda/forward_sm90/throughput/finder.cuh"
+#include "cuda/forward_sm90/throughput/paged_producer.cuh"
 #include "cuda/forward_sm90/throughput/producer.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -28,7 +29,7 @@ __device__ __forceinline__ void end_tile(const CUtensorMap& map, const typename 
                                          const TaskInfo& task, Consumer<S>& c,
                                          const RowEnd (&ends)[2]) {
   if (!store_rows<S>(map, p, task, c, ends)) {
-    compute_rows_exactly<S>(p, task, c.pages_entry(), c.first_row() + 16 * c.warp(), c.lane());
+    compute_rows_exactly<S>(p, task, c.in_table(), c.first_row() + 16 * c.warp(), c.lane());
   }
 }
 
@@ -132,7 +133,7 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
-  ptx::mbarrier_init(ptx::shared_address(&smem.task_wanted), 1);
+  ptx::mbarrier_init(ptx::shared_address(&smem.task_wanted), S::kPaged ? kPageWarps : 1);
   ptx::mbarrier_init(ptx::shared_address(&smem.task_found), 1);
   ptx::mbarrier_init_fence();
 }
@@ -145,13 +146,14 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
 //   warp 2   first barriers | first Q  |
 //   warp 3   tensor maps               |
 //
+// With pages, three warps copy instead, from here on (paged_producer.cuh).
+//
 // Warps meet at one instruction, or arrive at it: synccheck reports two as divergence.
 template <class S>
 __device__ __forceinline__ void produce(const Maps& maps, const typename S::KernelParams& p) {
   typename S::Shared& smem = shared_memory<S>();
   const int warp = static_cast<int>(threadIdx.x / kWarpThreads);
   const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
-  Producer<S> producer{.smem = smem, .maps = maps, .pages = {p, lane}};
   Finder<S> finder{.smem = smem, .p = p, .lane = lane};
   if (warp == 0) {
     if (lane == 0) make_other_barriers<S>(smem);
@@ -165,12 +167,20 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
   __syncwarp();
   ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);
   ptx::named_barrier_arrive(kMeetBarrier, S::kConfig.threads());
-  if ((S::kPaged || lane == 0) && warp == 1) producer.start_k();
-  if ((S::kPaged || lane == 0) && warp == 2) producer.start_q();
-  __syncwarp();
+  [[maybe_unused]] Producer<S> producer{.smem = smem, .maps = maps};
+  if constexpr (!S::kPaged) {
+    if (lane == 0 && warp == 1) producer.start_k();
+    if (lane == 0 && warp == 2) producer.start_q();
+    __syncwarp();
+  }
   ptx::release_registers<S::kConfig.producer_registers()>();
-  if (warp == 0 && (S::kPaged || lane == 0)) producer.run(p.counter != nullptr);
-  if (warp == 1) finder.find_others();
+  if constexpr (S::kPaged) {
+    produce_pages<S>(smem, maps, p);
+  } else {
+    if (warp == 0 && lane == 0) producer.run(p.counter != nullptr);
+  }
+  // With pages, the index is read again rather than held.
+  if ((S::kPaged ? ptx::thread_index() / kWarpThreads : warp) == 1) finder.find_others();
 }
 
 template <class S>

@@ -51,7 +51,9 @@ struct Params : FirstParams, attention::ForwardParams {
 // For paged keys and values: a box of the maps is rows of one page.
 struct PagedParams : Params {
   attention::KvCacheParams cache;
-  int box_rows, boxes;  // per tile; box_rows divides the page size
+  int box_rows, boxes;  // per block; box_rows divides the page size
+  bool whole_rows;      // boxes have all columns, and pages and heads are one coordinate
+  BoxSteps k_steps, v_steps;
 };
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -12,6 +12,7 @@
 
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
+#include "cuda/forward_sm90/throughput/boxes.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/params.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
@@ -74,8 +75,12 @@ PagedParams make_params(const ForwardProblem& p, const Config& config) {
   params.order = host::tile_order(p, config.block_q(), params.section_rows);
   if (p.paging.present) {
     host::set_cache_params(params.cache, p);
-    params.box_rows = box_rows(p.paging.page_size, config);
-    params.boxes = config.block_kv / params.box_rows;
+    const Boxes boxes = boxes_of(p, config);
+    params.box_rows = boxes.rows;
+    params.boxes = config.block_kv / boxes.rows;
+    params.whole_rows = boxes.whole_rows;
+    params.k_steps = boxes.k.steps;
+    params.v_steps = boxes.v.steps;
     params.varies = true;  // each has its own pages
   }
   return params;
@@ -154,18 +159,30 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Arguments& args, c
   };
   const int64_t batch = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
-  const int rows_of_box = p.paging.present ? box_rows(p.paging.page_size, config) : config.block_kv;
+  const Boxes boxes = p.paging.present ? boxes_of(p, config) : Boxes{};
+  const auto keys = [&](CUtensorMap& map, const void* base, const RowStrides& stride,
+                        int64_t columns, int stored_columns, const BoxLead& lead) {
+    if (!p.paging.present) {
+      return one(map, base, stride, p.heads_kv, rows_kv, columns, config.block_kv, lead_kv);
+    }
+    const host::TensorLayout layout{lead_kv,      p.heads_kv,  rows_kv,   columns,
+                                    stride.batch, stride.head, stride.row};
+    if (!boxes.whole_rows) return host::encode_group_map(map, type, base, layout);
+    return host::encode_group_map(map, type, base, layout, lead.extent, lead.stride, boxes.rows,
+                                  stored_columns / kPanelColumns);
+  };
   cudaError_t error =
       one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, kWarpgroupRows, batch);
   if (error == cudaSuccess) {
     error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, kWarpRows, batch);
   }
   maps.k = maps.v = maps.q;
-  if (error == cudaSuccess && has_keys) {
-    error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, rows_of_box, lead_kv);
+  if (!has_keys) return error;
+  if (error == cudaSuccess) {
+    error = keys(maps.k, args.k, p.k, p.head_dim_qk, config.columns_qk(), boxes.k);
   }
-  if (error == cudaSuccess && has_keys) {
-    error = one(maps.v, args.v, p.v, p.heads_kv, rows_kv, p.head_dim_v, rows_of_box, lead_kv);
+  if (error == cudaSuccess) {
+    error = keys(maps.v, args.v, p.v, p.head_dim_v, config.columns_v(), boxes.v);
   }
   return error;
 }

@@ -1,5 +1,4 @@
-// The producer: one thread, which copies ahead what the consumers need. With pages, it
-// is a warp whose lanes look up pages and whose first lane copies (page_copies.cuh).
+// The producer: one thread, which copies ahead what the consumers need (pages: paged_producer.cuh).
 //
 //   a tile   K[last] Q  K[last-1] V[last]  K[last-2] V[last-1] ... Q' ... K'[last] V[first]
 //
@@ -9,7 +8,7 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/throughput/page_copies.cuh"
+#include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -30,77 +29,63 @@ __device__ __forceinline__ void load_tile(const unsigned char* shared, const CUt
   }
 }
 
+// Copies Q of a task, or signals that there are no more.
+template <class S>
+__device__ __forceinline__ void load_queries(typename S::Shared& smem, const CUtensorMap& map,
+                                             RingPosition<S::kQSlots>& at, const TaskInfo& task) {
+#pragma unroll 1
+  for (int w = 0; w < S::kConsumers; ++w) {
+    if (at.passed > 0) {  // released by the previous tile
+      ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[at.slot()][w]),
+                         RingPosition<S::kQSlots>{at.passed - 1}.parity());
+    }
+    if (task.is_tile()) {
+      load_tile<typename S::QTile>(smem.q[at.slot()][w], map, smem.q_full[at.slot()][w],
+                                   task.q_row + w * kWarpgroupRows, task.head, task.batch);
+    } else {
+      ptx::mbarrier_arrive(ptx::shared_address(&smem.q_full[at.slot()][w]));
+    }
+  }
+  at.next();
+}
+
+// If tiles are handed out one by one, a block asks for its next tile when this many
+// KV blocks are left, so that a block that finishes early gets more tiles.
+// Otherwise it asks at once, so that the next Q is copied long before it is needed.
+inline constexpr int kAsksAt = 2;
+
 template <class S>
 struct Producer {
   typename S::Shared& smem;
   const Maps& maps;
   RingPosition<S::kQSlots> q_at;  // tasks advance with it, in slots of their own
   RingPosition<S::kStages> k_at, v_at;
-  [[no_unique_address]] std::conditional_t<S::kPaged, PageCopies<S>, NoPages> pages;
-
-  // If tiles are handed out one by one, a block asks for its next tile when this many
-  // KV blocks are left, so that a block that finishes early gets more tiles.
-  // Otherwise it asks at once, so that the next Q is copied long before it is needed.
-  static constexpr int kAsksAt = 2;
 
   // Asks the finder for the next task. The first task is ready at the block's first barrier.
   __device__ __forceinline__ void want_task() const {
-    if (pages.leads()) ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
+    ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
   }
   __device__ __forceinline__ const TaskInfo* take_task() const {
     ptx::mbarrier_wait(ptx::shared_address(&smem.task_found), (q_at.passed - 1) % 2);
-    pages.meet();
     return &smem.task[q_at.passed % S::kTaskSlots];
   }
 
-  __device__ __forceinline__ const TaskPages& pages_of(const TaskInfo& task) const {
-    return smem.pages.of[&task - smem.task];
-  }
-
-  // Copies Q of a task, or signals that there are no more.
   __device__ __forceinline__ void load_q(const TaskInfo& task) {
-#pragma unroll 1
-    for (int w = 0; w < S::kConsumers; ++w) {
-      if (q_at.passed > 0) {  // released by the previous tile
-        ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]),
-                           RingPosition<S::kQSlots>{q_at.passed - 1}.parity());
-      }
-      pages.meet();
-      if (!pages.leads()) continue;
-      if (task.is_tile()) {
-        load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
-                                     task.q_row + w * kWarpgroupRows, task.head, task.batch);
-      } else {
-        ptx::mbarrier_arrive(ptx::shared_address(&smem.q_full[q_at.slot()][w]));
-      }
-    }
-    q_at.next();
+    load_queries<S>(smem, maps.q, q_at, task);
   }
   __device__ __forceinline__ void load_k(const TaskInfo& task, int block) {
     ptx::mbarrier_wait(ptx::shared_address(&smem.k_empty[k_at.slot()]), k_at.parity() ^ 1);
     copy_k(task, block);
   }
   __device__ __forceinline__ void copy_k(const TaskInfo& task, int block) {
-    if constexpr (S::kPaged) {
-      pages.find(task, pages_of(task), block);
-      pages.template load_k<typename S::KTile>(smem.k[k_at.slot()], maps.k,
-                                               smem.k_full[k_at.slot()], task, block);
-    } else {
-      load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
-                                   task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
-    }
+    load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
+                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
     k_at.next();
   }
   __device__ __forceinline__ void load_v(const TaskInfo& task, int block) {
     ptx::mbarrier_wait(ptx::shared_address(&smem.v_empty[v_at.slot()]), v_at.parity() ^ 1);
-    if constexpr (S::kPaged) {
-      pages.template load_v<typename S::VTile>(smem.v[v_at.slot()], maps.v,
-                                               smem.v_full[v_at.slot()], task, block,
-                                               k_at.passed - v_at.passed > 1);
-    } else {
-      load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()],
-                                   task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
-    }
+    load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()],
+                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
     v_at.next();
   }
   __device__ __forceinline__ void load_first_k(const TaskInfo& task) {
@@ -116,10 +101,7 @@ struct Producer {
 
   __device__ __forceinline__ void run(bool hands_out) {
     const TaskInfo* next = &smem.task[0];
-    if (next->begin < next->end) {
-      if constexpr (S::kPaged) pages.find(*next, pages_of(*next), next->end - 1);
-      k_at.next();
-    }
+    if (next->begin < next->end) k_at.next();
     q_at.next();
     while (next->is_tile()) {
       const TaskInfo& task = *next;

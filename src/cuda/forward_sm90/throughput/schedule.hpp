@@ -39,9 +39,14 @@ struct TaskInfo {
 
 // In addition, for paged keys and values.
 struct TaskPages {
-  int entry;               // of the batch
+  int in_table;            // index of the sequence's first page in the table
   int first_key, end_key;  // seen by some query of the tile: no other key's page is looked up
 };
 struct NoTaskPages {};
+
+// What the last coordinate of a map of K or V in boxes counts for each page and head.
+struct BoxSteps {
+  int page, head;
+};
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -35,12 +35,12 @@ __device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
   return static_cast<uint32_t>(descriptor);
 }
 template <class Tile>
-inline constexpr uint32_t kUpperHalf =
-    static_cast<uint32_t>(tile::k_major_descriptor<Tile>(0, 0, 0) >> 32);
+inline constexpr uint32_t kUpperHalf = static_cast<uint32_t>(
+    tile::smem_descriptor(0, 0, tile::group_bytes<Tile>(), tile::DescriptorSwizzle::span_128) >>
+    32);
 
 template <class Tile>
 __device__ __forceinline__ uint64_t descriptor_at(uint32_t lower, uint32_t bytes) {
-  static_assert(tile::mn_major_descriptor<Tile>(0, 0) >> 32 == kUpperHalf<Tile>);
   return ptx::join_words(lower + (bytes >> 4), kUpperHalf<Tile>);
 }
 
@@ -80,7 +80,7 @@ __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& 
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
       const uint32_t bytes = static_cast<uint32_t>(part) * S::kPartPanels * VTile::kPanelBytes +
-                             static_cast<uint32_t>(step) * 16 * VTile::kPanelRowBytes;
+                             static_cast<uint32_t>(step) * 2 * tile::group_bytes<VTile>();
       S::Element::multiply_rs(o[part], p[step], descriptor_at<VTile>(v, bytes));
     }
   }
@@ -105,7 +105,7 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
 #pragma unroll
     for (int n = 0; n < S::kKeyProducts; n += 2) {
       uint32_t b[4];
-      ptx::ldmatrix_x4(b, row + n * 8 * KTile::kPanelRowBytes);
+      ptx::ldmatrix_x4(b, row + n * tile::group_bytes<KTile>());
       S::Element::multiply(s[n], a, b[0], b[1]);
       S::Element::multiply(s[n + 1], a, b[2], b[3]);
     }

@@ -12,6 +12,7 @@
 #include "cuda/forward_sm90/throughput/packed_walk.cuh"
 #include "cuda/forward_sm90/throughput/params.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
+#include "cuda/tile/grouped_tile.hpp"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -43,8 +44,11 @@ struct Shape {
   static constexpr int kTaskSlots = 4;
 
   using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // per consumer
-  using KTile = tile::SmemTile<kBlockKv, kConfig.columns_qk(), 2>;
-  using VTile = tile::SmemTile<kBlockKv, kConfig.columns_v(), 2>;
+  template <int kColumns>
+  using KvTile = std::conditional_t<kPaged, tile::GroupedTile<kBlockKv, kColumns>,
+                                    tile::SmemTile<kBlockKv, kColumns, 2>>;
+  using KTile = KvTile<kConfig.columns_qk()>;
+  using VTile = KvTile<kConfig.columns_v()>;
 
   static constexpr bool kHalves = kBlockKv == 128;  // half a block can also be a product
 
