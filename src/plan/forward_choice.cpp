@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cuda/convert/fp8/layout.hpp"
+#include "cuda/decode_sm90/stream_kv/config.hpp"
+#include "cuda/decode_sm90/stream_kv/schedule.hpp"
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
 #include "cuda/forward_sm80/latency/work.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
@@ -28,6 +30,7 @@ namespace {
 
 namespace sm80 = cuda::forward_sm80;
 namespace sm90 = cuda::forward_sm90;
+using cuda::decode_sm90::stream_kv::divide_up, cuda::decode_sm90::stream_kv::kGranule;
 using sm80::throughput::splits_keys;
 using tuning::predicted_us, tuning::Tuning;
 
@@ -92,6 +95,41 @@ double throughput_us(const ForwardProblem& p, const Tuning& tuning, int64_t shar
   }
   const int row = sm90_tile_choice(p, tuning);
   return row < 0 ? std::numeric_limits<double>::infinity() : us_of_row(p, tuning, row);
+}
+
+// ---- decode_sm90, as if all sequences were as long as the longest
+
+constexpr int64_t kDecodeTile = cuda::decode_sm90::stream_kv::kConfigs.back().rows();
+
+int64_t decode_rows(const ForwardProblem& p) {
+  return p.heads_kv > 0 ? p.heads_q / p.heads_kv * p.seqlen_q : 0;
+}
+
+int64_t most_decode_rows(const ForwardProblem& p, const Tuning& tuning) {
+  return entries_vary(p) ? kDecodeTile : tuning.table->rules.decode_most_rows;
+}
+
+int64_t seen_keys(const ForwardProblem& p) {
+  return p.band.left < 0 ? p.seqlen_kv : std::min(p.seqlen_kv, p.band.left + p.seqlen_q);
+}
+
+double decode_read_us(const ForwardProblem& p, const Tuning& tuning) {
+  const int64_t columns = p.head_dim_qk + p.head_dim_v;
+  const auto bytes = static_cast<int64_t>(size_of(p.k_dtype)) *
+                     product_of({p.batch, p.heads_kv, seen_keys(p), columns});
+  return static_cast<double>(bytes) / tuning.bytes_per_us;
+}
+
+// It reads every key once and, at the same time, computes it for every tile of rows.
+double sm90_decode_us(const ForwardProblem& p, const Tuning& tuning) {
+  const tuning::Rules& rules = tuning.table->rules;
+  const int64_t tiles = divide_up(decode_rows(p), kDecodeTile);
+  const int64_t granules = divide_up(seen_keys(p), kGranule) * tiles;
+  const double compute_us = tuning.time_scale * rules.decode_granule_us *
+                            static_cast<double>(product_of({p.batch, p.heads_kv, granules})) /
+                            static_cast<double>(tuning.multiprocessors);
+  const double begin_us = tiles > 1 ? rules.decode_tiles_us : rules.decode_begin_us;
+  return tuning.time_scale * begin_us + std::max(decode_read_us(p, tuning), compute_us);
 }
 
 }  // namespace
@@ -197,17 +235,26 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
     return "batch_invariant: is set, and it does not compute every batch";
   }
   if (p.paging.present || p.cache_leftpad.present || p.k_dtype != p.dtype) return {};
-  const tuning::Rules& rules = rules_for(context.device);
-  const int64_t rows = p.heads_kv > 0 ? p.heads_q / p.heads_kv * p.seqlen_q : 0;
-  if (rows > rules.decode_most_rows) {
-    return fmt::format("q: has {} rows of a key/value head, and keys are read again for each {}",
-                       rows, rules.decode_most_rows);
+  const Tuning tuning = tuning_for(context.device);
+  const int64_t rows = decode_rows(p), most = most_decode_rows(p, tuning);
+  if (rows > most) {
+    return fmt::format(
+        "q: has {} rows of a key/value head, wanted at most {}: keys are read again for each {}",
+        rows, most, kDecodeTile);
   }
-  if (p.seqlen_kv <= rules.decode_few_keys) {
-    return fmt::format("k: has {} rows, and one launch is faster than two up to {}", p.seqlen_kv,
-                       rules.decode_few_keys);
-  }
-  return {};
+  // Other kernels that split the keys are slower. Nothing is known of sequences with lengths of their own.
+  if (entries_vary(p) || splits_keys(p, context)) return {};
+  const LatencyChoice others =
+      sm90_latency_choice(p, tuning, context.device.shared_memory_per_block, Throughput::sm90);
+  const double next = others.is_latency()        ? others.latency_us
+                      : others.is_latency_wide() ? others.latency_wide_us
+                                                 : others.throughput_us;
+  constexpr double kReads = 1.05;  // of the least time for keys: no kernel reads faster
+  const double next_us = std::max(next, kReads * decode_read_us(p, tuning));
+  const double us = sm90_decode_us(p, tuning);
+  if (us <= next_us) return {};
+  return with_provenance(
+      fmt::format("would take about {:.1f} us, the next kernel {:.1f}", us, next_us), tuning);
 }
 
 std::string fp8_declines(const ForwardProblem& p, const PlanContext& context) {

@@ -35,7 +35,7 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 // keys fewer times. Batch invariant as decode_sm90.
 std::string sm90_latent_declines(const ForwardProblem& p, const PlanContext& context);
 
-// decode_sm90: where others compute the problem too, and it is not few queries against many keys. Batch
+// decode_sm90: where others compute the problem too, and are predicted to be faster. Batch
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
 

@@ -27,7 +27,9 @@ struct TileConstants {
 // Measured limits of choices that the cost model does not make; src/plan says where each is used.
 struct Rules {
   int64_t fp8_as_bf16_above_head_dim, fp8_as_bf16_from_rows;
-  int64_t decode_most_rows, decode_few_keys;
+  int64_t decode_most_rows;
+  // decode_sm90: its beginning and end, with one tile of rows and with more; 128 keys of a tile on one SM.
+  double decode_begin_us, decode_tiles_us, decode_granule_us;
   int64_t latent_tiles_of_16_rows;
   int64_t paged_rows, paged_rows_of_short_pages, paged_long_pages, sm80_paged_rows;
   double gain_of_192x64, gain_of_192x64_on_diagonal;

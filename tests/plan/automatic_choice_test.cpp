@@ -104,6 +104,43 @@ TEST(AutomaticChoice, OfLatentRowsIsByQueriesAndHeads) {
             "batch_invariant: is set, and it does not compute every batch");
 }
 
+// Few queries against keys in one piece, all of equal lengths.
+struct FewQueries {
+  int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim;
+  bool decode;  // whether decode_sm90 was the fastest kernel or within 25% of it (docs/decode.md)
+};
+
+TEST(AutomaticChoice, OfFewQueriesIsByPredictedTimes) {
+  if (!built_for("90a")) GTEST_SKIP() << "this build has no code for 90a";
+  for (const FewQueries& one : {FewQueries{1, 32, 8, 1, 1500, 128, true},
+                                {1, 16, 2, 1, 1200, 128, true},
+                                {8, 32, 8, 1, 700, 128, true},
+                                {48, 32, 8, 1, 4000, 128, true},
+                                {40, 28, 4, 1, 1500, 128, true},
+                                {200, 16, 2, 1, 700, 128, true},
+                                {16, 32, 32, 1, 8192, 128, true},
+                                {1, 32, 8, 5, 3000, 64, true},
+                                {1, 32, 8, 6, 3500, 128, true},
+                                {16, 32, 8, 6, 3500, 128, true},
+                                {16, 32, 8, 24, 3500, 128, false},
+                                {8, 16, 16, 40, 2500, 64, false},
+                                {8, 20, 20, 1, 1500, 64, false}}) {
+    Problem p;
+    p.q = p.o =
+        TensorDesc::contiguous(DType::bf16, {one.batch, one.heads_q, one.seqlen_q, one.head_dim});
+    p.k = p.v =
+        TensorDesc::contiguous(DType::bf16, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
+    EXPECT_EQ(choice(p, kH200) == "decode_sm90", one.decode)
+        << one.batch << " x " << one.seqlen_kv << ", " << one.heads_q << " heads over "
+        << one.heads_kv << ", " << one.seqlen_q << " queries: " << choice(p, kH200) << ", "
+        << declined("decode_sm90", p, kH200);
+  }
+  Problem p = dense(8, 1, 700, 128);
+  EXPECT_EQ(declined("decode_sm90", p, kH200).substr(0, 16), "would take about");
+  p.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
+  EXPECT_EQ(choice(p, kH200), "decode_sm90") << "a length of its own";
+}
+
 TEST(AutomaticChoice, BeforeHopper) {
   if (!built_for("80")) GTEST_SKIP() << "this build has no code for 80";
   for (const PlanContext& context : {kA100, kL40}) {

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "cuda/attention/kv_cache.hpp"
+#include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/params.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/ptx/mbarrier.cuh"
