@@ -216,7 +216,6 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
                          tuning);
 }
 
-// docs/decode.md has the times.
 std::string sm90_latent_declines(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kRows = 16;  // of a tile of decode_sm80
   if (context.batch_invariant) {
@@ -230,6 +229,7 @@ std::string sm90_latent_declines(const ForwardProblem& p, const PlanContext& con
                      p.heads_q == 1 ? "1 head" : fmt::format("{} heads", p.heads_q));
 }
 
+// docs/decode.md has the times.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant) {
     return "batch_invariant: is set, and it does not compute every batch";
@@ -242,12 +242,13 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
         "q: has {} rows of a key/value head, wanted at most {}: keys are read again for each {}",
         rows, most, kDecodeTile);
   }
-  // Other kernels that split the keys are slower. Nothing is known of sequences with lengths of their own.
-  if (entries_vary(p) || splits_keys(p, context)) return {};
+  if (entries_vary(p)) return {};  // nothing is known of their lengths
   const LatencyChoice others =
       sm90_latency_choice(p, tuning, context.device.shared_memory_per_block, Throughput::sm90);
+  // A throughput kernel that splits the keys is slower.
   const double next = others.is_latency()        ? others.latency_us
                       : others.is_latency_wide() ? others.latency_wide_us
+                      : splits_keys(p, context)  ? std::numeric_limits<double>::infinity()
                                                  : others.throughput_us;
   constexpr double kReads = 1.05;  // of the least time for keys: no kernel reads faster
   const double next_us = std::max(next, kReads * decode_read_us(p, tuning));
@@ -294,10 +295,7 @@ std::string sm90_fp8_192x64_declines(const ForwardProblem& p, const PlanContext&
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kTileQueries = 128;
   if (context.batch_invariant) return {};  // the choice must not depend on the batch
-  const tuning::Rules& rules = rules_for(context.device);
-  const bool short_pages = p.paging.page_size < rules.paged_long_pages;
-  return paged_declines(p, context, kTileQueries, 1,
-                        short_pages ? rules.paged_rows_of_short_pages : rules.paged_rows);
+  return paged_declines(p, context, kTileQueries, 1, rules_for(context.device).paged_rows);
 }
 
 std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context) {

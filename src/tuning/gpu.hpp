@@ -31,7 +31,7 @@ struct Rules {
   // decode_sm90: its beginning and end, with one tile of rows and with more; 128 keys of a tile on one SM.
   double decode_begin_us, decode_tiles_us, decode_granule_us;
   int64_t latent_tiles_of_16_rows;
-  int64_t paged_rows, paged_rows_of_short_pages, paged_long_pages, sm80_paged_rows;
+  int64_t paged_rows, sm80_paged_rows;
   double gain_of_192x64, gain_of_192x64_on_diagonal;
   int64_t split_queries;
 };
