@@ -68,22 +68,14 @@ class Ranks:
         waits for the current one now; `Transfer.wait` makes the current stream wait for it.
         """
         operations, peers, kept = [], [], []
-        for rank, tensors in sends:
-            for tag, x in enumerate(tensors):
-                if x.numel() > 0:
-                    operations.append(
-                        dist.P2POp(dist.isend, x, self.peers[rank], self.group, tag=tag)
-                    )
-                    kept.append(x)
-                    peers.append(rank)
-        for rank, tensors in receives:
-            for tag, x in enumerate(tensors):
-                if x.numel() > 0:
-                    operations.append(
-                        dist.P2POp(dist.irecv, x, self.peers[rank], self.group, tag=tag)
-                    )
-                    kept.append(x)
-                    peers.append(rank)
+        for operation, transfers in ((dist.isend, sends), (dist.irecv, receives)):
+            for rank, tensors in transfers:
+                for tag, x in enumerate(tensors):
+                    if x.numel() > 0:
+                        peer = self.peers[rank]
+                        operations.append(dist.P2POp(operation, x, peer, self.group, tag=tag))
+                        kept.append(x)
+                        peers.append(rank)
         if not operations:
             return Transfer(self, [], [], None)
         try:
