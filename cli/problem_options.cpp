@@ -78,7 +78,7 @@ std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q,
 // Describes outputs in the layout of the inputs. Their shapes follow from q and v of any rank:
 // make_plan refuses invalid ones.
 void describe_outputs(Problem& problem, const std::string& layout, std::optional<DType> o_dtype,
-                      bool lse, bool amax) {
+                      bool lse, const std::map<std::string, bool>& largest) {
   // fp8 has too few bits for a result.
   const DType dtype =
       o_dtype.value_or(size_of(problem.q.dtype) == 1 ? DType::f16 : problem.q.dtype);
@@ -93,10 +93,12 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
   }
   problem.o = shape.size() == 4 ? in_layout(dtype, shape, layout) : bench::contiguous(dtype, shape);
   if (lse) problem.lse = bench::contiguous(DType::f32, rows);
-  if (amax && shape.size() >= 2) {
-    const bool packed = problem.cu_seqlens_q && problem.cu_seqlens_q->rank == 1;
-    const int64_t batch = packed ? problem.cu_seqlens_q->shape[0] - 1 : shape[0];
-    problem.amax_o = problem.amax_s = bench::contiguous(DType::f32, Shape{batch, shape[1]});
+  if (shape.size() < 2) return;
+  const bool packed = problem.cu_seqlens_q && problem.cu_seqlens_q->rank == 1;
+  const int64_t batch = packed ? problem.cu_seqlens_q->shape[0] - 1 : shape[0];
+  for (const Largest& one : kLargestOutputs) {
+    if (!largest.at(one.flag)) continue;
+    problem.*one.tensor = bench::contiguous(DType::f32, Shape{batch, shape[1]});
   }
 }
 
@@ -169,8 +171,15 @@ void ProblemOptions::declare(OptionSet& options) {
                "V is [B, Hkv, Dv, columns]: fp8, as the operator transpose_v makes it");
   options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
-  options.flag("--amax", amax_,
-               "Also the largest |O|, before its scale, and probability of each sequence and head");
+  for (const Largest& one : kLargestOutputs) {
+    if (largest_.contains(one.flag)) continue;
+    std::vector<std::string_view> names;
+    for (const Largest& other : kLargestOutputs) {
+      if (std::string_view(other.flag) == one.flag) names.emplace_back(other.name);
+    }
+    options.flag(one.flag, largest_[one.flag],
+                 fmt::format("Also {} of each sequence and head", fmt::join(names, " and ")));
+  }
 
   options.group("What is computed");
   options.flag("--causal", causal_, "Query i sees no key after i + offset");
@@ -294,7 +303,7 @@ Status ProblemOptions::apply_options(Problem& problem) const {
   const Result<std::optional<DType>> o_dtype = dtype_option("--out-dtype", o_dtype_);
   if (!o_dtype.ok()) return o_dtype.status();
   problem.v_transposed = v_transposed_;
-  describe_outputs(problem, layout_, *o_dtype, !no_lse_, amax_);
+  describe_outputs(problem, layout_, *o_dtype, !no_lse_, largest_);
   problem.causal = causal_;
   problem.alignment = alignment_ == "top_left"       ? Alignment::top_left
                       : alignment_ == "bottom_right" ? Alignment::bottom_right

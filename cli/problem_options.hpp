@@ -52,7 +52,8 @@ class ProblemOptions {
   std::string with_;
   uint64_t seed_ = 0;
   std::string dtype_, kv_dtype_, v_dtype_, o_dtype_;
-  bool no_lse_ = false, amax_ = false;
+  bool no_lse_ = false;
+  std::map<std::string, bool> largest_;  // by the flags of kLargestOutputs
 
   bool causal_ = false;
   std::string alignment_ = "bottom_right";

@@ -50,7 +50,8 @@ struct Outcome {
   std::optional<bench::Verdict> verdict;
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
-  std::vector<std::pair<std::string, double>> largest;  // amax_o's and amax_s's, if requested
+  std::vector<std::pair<std::string, double>>
+      largest;  // those of kLargestOutputs that were requested
   double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }
@@ -70,13 +71,13 @@ Result<bench::GradientReferences> reference_of(bench::HostBackward& host, int th
 
 std::vector<std::pair<std::string, double>> largest_of(const bench::HostProblem& host) {
   std::vector<std::pair<std::string, double>> all;
-  for (const char* const name : {"amax_o", "amax_s"}) {
-    if (!host.has(name)) continue;
-    double largest = 0;
-    for (const double value : host.at(name).values()) {
+  for (const Largest& one : kLargestOutputs) {
+    if (!host.has(one.name)) continue;
+    double largest = one.least;
+    for (const double value : host.at(one.name).values()) {
       if (value > largest || std::isnan(value)) largest = value;
     }
-    all.emplace_back(name, largest);
+    all.emplace_back(one.name, largest);
   }
   return all;
 }
@@ -257,7 +258,10 @@ Result<ExitCode> run_backward(const RunOptions& given, const bench::ProblemInput
                               Session& session) {
   RunOptions options = given;
   const Problem& problem = inputs.problem;
-  if (problem.amax_o) return invalid("--amax: is given with --backward, wanted one of them");
+  for (const Largest& one : kLargestOutputs) {
+    if (problem.*one.tensor)
+      return invalid("{}: is given with --backward, wanted one of them", one.flag);
+  }
   const Result<Gradients> gradients =
       options.gradients.describe(inputs, options.problem.layout(), options.problem.draws_d_lse());
   if (!gradients.ok()) return gradients.status();

@@ -96,7 +96,7 @@ bench::RandomTrials random_part(const VerifyOptions& options) {
   random.space.most_heads = options.most_heads;
   random.space.caches = options.paged;
   random.space.latent = options.latent;
-  random.space.more_outputs = random.space.mixes_fp8 = !options.backward;
+  random.space.more_outputs = random.space.max_logit = random.space.mixes_fp8 = !options.backward;
   random.space.transposed_v = options.backward ? 0 : options.v_transposed ? 1 : 0.25;
   random.backward = options.backward;
   random.narrow = options.narrow;

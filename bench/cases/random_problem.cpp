@@ -185,6 +185,7 @@ void draw_more_outputs(Random random, Problem& problem, const Sizes& s, const Ra
     problem.amax_s->stride[0] += 3;
     if (problem.amax_s->shape[0] == 1) problem.amax_s->stride[1] = 2;
   }
+  if (space.max_logit && random.chance(0.6)) problem.max_logit = of_heads();
 }
 
 // A third of the problems with fp8 K and V: K, V or both get the other fp8 type.
@@ -290,7 +291,7 @@ RandomSpace narrowed(RandomSpace space, int narrowing) {
   if (narrowing >= 1 && !space.only_e4m3) {
     space.only_16_bit = space.same_types = true, space.fp8 = false;
   }
-  if (narrowing >= 1) space.more_outputs = space.mixes_fp8 = false;
+  if (narrowing >= 1) space.more_outputs = space.max_logit = space.mixes_fp8 = false;
   if (narrowing >= 2) space.any_head_dim = false;
   if (narrowing >= 3) space.any_score = false;
   if (narrowing >= 4) space.dense = true;

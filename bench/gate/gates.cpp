@@ -166,16 +166,20 @@ std::string compare_lse(const HostTensor& lse, const Reference& reference, Verdi
   return {};
 }
 
-// Checks amax_o or amax_s: `limit_of` gives the limit for an element's reference value.
-template <class LimitOf>
-std::string compare_largest(const char* name, const HostProblem& host,
-                            const std::vector<double>& reference, bool may_be_nan,
-                            const LimitOf& limit_of) {
-  for (size_t i = 0; i < reference.size(); ++i) {
-    const double got = host.at(name).get(static_cast<int64_t>(i)), want = reference[i];
+// Checks an output of largest values. A magnitude or a probability has no sign.
+std::string compare_largest(const Largest& one, const HostProblem& host, const Reference& reference,
+                            const std::vector<double>& values,
+                            double (*limit_of)(const GateLimits&, const Reference&, double want)) {
+  const GateLimits limits = reference.limits.value_or(gate_limits(host.problem.q.dtype));
+  const bool may_be_nan = one.data == &Arguments::amax_o && !reference.may_be_nan.empty();
+  const char* const name = one.name;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double got = host.at(name).get(static_cast<int64_t>(i)), want = values[i];
+    if (reference.past_fp32 && !std::isfinite(got)) continue;
     const bool right =
         std::isfinite(want) && std::isfinite(got)
-            ? std::abs(got - want) <= limit_of(want) && !std::signbit(got)
+            ? std::abs(got - want) <= limit_of(limits, reference, want) &&
+                  !(one.least == 0 && std::signbit(got))
             : same_kind(got, want) || (may_be_nan && std::isnan(got) && std::isinf(want));
     if (!right) {
       return fmt::format("{}{} is {}, wanted {}", name, where(host.at(name).desc(), i), got, want);
@@ -185,14 +189,24 @@ std::string compare_largest(const char* name, const HostProblem& host,
 }
 
 std::string compare_largest(const HostProblem& host, const Reference& reference) {
-  const GateLimits limits = reference.limits.value_or(gate_limits(host.problem.q.dtype));
-  std::string failure =
-      compare_largest("amax_o", host, reference.amax_o, !reference.may_be_nan.empty(),
-                      [&](double want) { return limits.max_scaled_error * std::max(1.0, want); });
-  if (!failure.empty()) return failure;
-  return compare_largest("amax_s", host, reference.amax_s, false, [&](double want) {
-    return 2 * limits.lse_error * want + std::numeric_limits<float>::min();
-  });
+  // In the order of kLargestOutputs. A score is as exact as an LSE.
+  constexpr double (*kLimits[])(const GateLimits&, const Reference&, double) = {
+      [](const GateLimits& l, const Reference&, double want) {
+        return l.max_scaled_error * std::max(1.0, want);
+      },
+      [](const GateLimits& l, const Reference&, double want) {
+        return 2 * l.lse_error * want + std::numeric_limits<float>::min();
+      },
+      [](const GateLimits& l, const Reference& r, double want) {
+        return l.lse_error + std::abs(want) * r.lse_rounding;
+      }};
+  static_assert(std::size(kLimits) == kLargestOutputs.size());
+  for (size_t i = 0; i < kLargestOutputs.size(); ++i) {
+    const Largest& one = kLargestOutputs[i];
+    std::string failure = compare_largest(one, host, reference, reference.largest[i], kLimits[i]);
+    if (!failure.empty()) return failure;
+  }
+  return {};
 }
 
 void check_limits(const GateLimits& limits, const std::string& worst_element, Verdict& verdict) {
@@ -289,16 +303,18 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   problem.o = contiguous_f64(problem.o);
   if (problem.lse) problem.lse = contiguous_f64(*problem.lse);
   problem.o_scale.reset();
-  for (std::optional<TensorDesc>* const largest : {&problem.amax_o, &problem.amax_s}) {
-    if (*largest) *largest = contiguous_like(**largest, DType::f32);
+  for (const Largest& one : kLargestOutputs) {
+    std::optional<TensorDesc>& largest = problem.*one.tensor;
+    if (largest) largest = contiguous_like(*largest, DType::f32);
   }
   const Result<HostTensors> right = run_kernel("reference", host, problem, threads);
   if (!right.ok()) return right.status();
   Reference reference;
   reference.o = values_of(*right, "o");
   reference.lse = values_of(*right, "lse");
-  reference.amax_o = values_of(*right, "amax_o");
-  reference.amax_s = values_of(*right, "amax_s");
+  for (size_t i = 0; i < kLargestOutputs.size(); ++i) {
+    reference.largest[i] = values_of(*right, kLargestOutputs[i].name);
+  }
   reference.o_scale = scales_of_elements(host);
   // Tensor cores truncate sums of fp8 products some 13 bits below the largest.
   if (is_fp8(host.problem.q.dtype)) reference.lse_rounding = 0x1p-10;
@@ -309,10 +325,8 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   }
   Problem naive_problem = host.problem;
   if (is_fp8(naive_problem.o.dtype)) naive_problem.o = problem.o;
-  for (auto* const one :
-       {&naive_problem.lse, &naive_problem.o_scale, &naive_problem.amax_o, &naive_problem.amax_s}) {
-    one->reset();
-  }
+  naive_problem.lse.reset(), naive_problem.o_scale.reset();
+  for (const Largest& one : kLargestOutputs) (naive_problem.*one.tensor).reset();
   const Result<HostTensors> naive = run_kernel("naive", host, naive_problem, threads);
   if (!naive.ok()) return naive.status();
   const HostTensor& unfused = naive->find("o")->second;

@@ -41,11 +41,10 @@ GateLimits gate_limits_of_few_rows(const Problem& problem);
 // The right outputs for a problem, in fp64, in row-major order of their indices.
 struct Reference {
   std::vector<double> o;
-  std::vector<double> lse;     // empty if the problem has no LSE
-  std::vector<double> amax_o;  // same for amax_o and amax_s
-  std::vector<double> amax_s;
-  std::vector<double> o_scale;  // per element of O; empty: 1
-  double naive_max_error = 0;   // error of the unfused computation in 16 bits
+  std::vector<double> lse;  // empty if the problem has no LSE
+  std::array<std::vector<double>, kLargestOutputs.size()> largest;  // each empty in the same way
+  std::vector<double> o_scale;                                      // per element of O; empty: 1
+  double naive_max_error = 0;  // error of the unfused computation in 16 bits
   // Infinite elements of O, in ascending order, that may be NaN: a weight rounds to 0 in 16 bits.
   std::vector<size_t> may_be_nan;
   double lse_rounding = 0;  // the relative part of an LSE that fp32 may lose, for large scores

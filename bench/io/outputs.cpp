@@ -14,6 +14,7 @@
 #include "bench/io/npy.hpp"
 #include "bench/io/safetensors.hpp"
 #include "bench/io/tensor.hpp"
+#include "problem/problem.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -141,9 +142,9 @@ Status write_outputs(const OutputFiles& files, const HostProblem& host, const st
   if (host.has("lse")) tensors.push_back(stored("lse", host.at("lse"), layout));
   if (!files.lse.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.lse, {tensors.back()}, written));
   if (is_npy(files.out)) tensors.resize(1);
-  for (const char* const name : {"amax_o", "amax_s"}) {
-    if (host.has(name) && !is_npy(files.out))
-      tensors.push_back(stored(name, host.at(name), layout));
+  for (const Largest& one : kLargestOutputs) {
+    if (host.has(one.name) && !is_npy(files.out))
+      tensors.push_back(stored(one.name, host.at(one.name), layout));
   }
   if (!files.out.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.out, tensors, written));
   return {};

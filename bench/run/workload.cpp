@@ -100,9 +100,9 @@ class DeviceTiles final : public TiledWorkload {
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_features(problem_));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_lengths(problem_, keys));
     flop_ = forward_flop(problem_, {.seqlens_kv = problem_.seqlens_kv ? keys.data() : nullptr});
-    for (const auto& [name, desc] :
-         {std::pair{"amax_o", problem_.amax_o}, {"amax_s", problem_.amax_s}}) {
-      if (desc) FLASHCORE_RETURN_IF_ERROR(tensors_.add_output(name, *desc));
+    for (const Largest& one : kLargestOutputs) {
+      const std::optional<TensorDesc>& desc = problem_.*one.tensor;
+      if (desc) FLASHCORE_RETURN_IF_ERROR(tensors_.add_output(one.name, *desc));
     }
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_output("o", problem_.o));
     return problem_.lse ? tensors_.add_output("lse", *problem_.lse) : Status();

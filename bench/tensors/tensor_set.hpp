@@ -24,7 +24,7 @@ bool v_is_in_k(const Problem& problem);
 // The first `columns` columns of a tensor's rows.
 TensorDesc first_columns(TensorDesc desc, int64_t columns);
 
-bool is_output(std::string_view name);  // "o", "lse", "amax_o" and "amax_s"
+bool is_output(std::string_view name);  // "o", "lse" and largest values
 
 // Arguments with the pointers of pointer_of(name): host, device, or file memory; k's for a v in it.
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of);

@@ -124,8 +124,10 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
       if (mixes_fp8(draw.problem()) && is_computed(draw, tested)) return draw;
       space.mixes_fp8 = false;
     }
-    if (space.more_outputs && is_computed(Draw(number, space), tested)) return Draw(number, space);
-    space.more_outputs = false;
+    for (bool RandomSpace::*const outputs : {&RandomSpace::max_logit, &RandomSpace::more_outputs}) {
+      if (space.*outputs && is_computed(Draw(number, space), tested)) return Draw(number, space);
+      space.*outputs = false;
+    }
     Draw draw(number, space);
     if (attempt == last || is_computed(draw, tested)) return draw;
   }

@@ -191,6 +191,9 @@ typedef struct flashcore_problem {
       v_transposed; /* 1: v is [B, Hkv, Dv, columns], as flashcore_transpose_v makes it; default 0.
                            Only for fp8 in one piece; columns is a multiple of 128, at least Skv */
   int32_t reserved; /* zero */
+
+  /* Optional; [B|1, Hq|1], f32, output: the largest score, after softcap, bias and ALiBi. */
+  flashcore_tensor max_logit;
 } flashcore_problem;
 
 /* Sets every member within the first struct_size bytes to its default, and struct_size itself.
@@ -302,6 +305,7 @@ typedef struct flashcore_arguments {
   const float* o_scale;
   float* amax_o;
   float* amax_s;
+  float* max_logit;
 } flashcore_arguments;
 
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,

@@ -169,10 +169,11 @@ struct Problem {
   std::optional<TensorDesc> tree_mask;
   // [B|1, Hq|1], f32, for an fp8 o: the run stores O divided by this scale, rounded and saturated.
   std::optional<TensorDesc> o_scale;
-  // [B|1, Hq|1], f32, outputs: the largest |O| before scaling and rounding, and the largest
-  // probability before dropout, over all rows that the element covers (docs/semantics.md).
+  // [B|1, Hq|1], f32, outputs: the largest |O| before scaling and rounding, the largest probability
+  // before dropout, and the largest score, over all rows that the element covers (docs/semantics.md).
   std::optional<TensorDesc> amax_o;
   std::optional<TensorDesc> amax_s;
+  std::optional<TensorDesc> max_logit;
 
   std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
   float softcap = 0;                   // > 0: s = softcap * tanh(s / softcap)
@@ -224,6 +225,7 @@ struct Arguments {
   const float* o_scale = nullptr;
   float* amax_o = nullptr;
   float* amax_s = nullptr;
+  float* max_logit = nullptr;
 };
 
 // ---------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ def attention(
     out_dtype: Any = None,
     return_lse: bool = False,
     return_amax: bool = False,
+    return_max_logit: bool = False,
     out: Any = None,
     out_lse: Any = None,
     kernel: str | None = None,
@@ -95,6 +96,9 @@ def attention(
         return_lse: also return the log of the softmax denominator.
         return_amax: also return the largest |O|, before o_scale and rounding, and the largest
             probability, before dropout, of each sequence and head.
+        return_max_logit: also return the largest score of each sequence and head, as the softmax
+            sees it: after softmax_scale, softcap, bias and ALiBi; -inf where no key is seen. For
+            clipping Q and K in training, and for watching a model.
         out, out_lse: arrays to write the results to, instead of new arrays.
         kernel: a kernel's name, instead of the best kernel that computes the problem.
         threads: CPU threads; 0 for all.
@@ -105,9 +109,9 @@ def attention(
             `attention` itself always repeats its bits.
 
     Returns
-        O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q. With return_lse or
-        return_amax a tuple: O, then LSE, [B, Hq, Sq], or packed [total_q, Hq], float32; then
-        amax_o and amax_s, each [B, Hq], float32.
+        O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q. With return_lse,
+        return_amax or return_max_logit a tuple: O, then LSE, [B, Hq, Sq], or packed [total_q, Hq],
+        float32; then amax_o and amax_s, and max_logit, each [B, Hq], float32.
 
     Raises
         ArgumentTypeError (a TypeError): not an array, or arrays of different frameworks.
@@ -164,6 +168,7 @@ def attention(
         out_dtype,
         return_lse,
         return_amax,
+        return_max_logit,
         kv_scale_block,
         max_seqlen_q,
         max_seqlen_kv,

@@ -10,7 +10,7 @@ from ._call import OUTPUTS, Call, Fields, present
 from ._errors import InvalidArgumentError
 from ._layout import Layout, wrong_type
 from ._library import CPU, error, library
-from ._operands import OPTIONAL_TENSORS
+from ._operands import LARGEST, OPTIONAL_TENSORS
 from ._options import Options, seed, window_of
 from ._plan import (
     ARGUMENTS_SIZE,
@@ -101,24 +101,26 @@ class Backend:
     def run(self, plan: Plan, call: Fields) -> Any:
         q, k, v, extras, _, dropout, outputs = call
         pointer = self.pointer
-        largest: tuple[Any, ...] = ()
+        largest: dict[str, Any] = {}
         if outputs is None:
             out = lse = None
         else:
-            out, lse, *largest = outputs
+            out, lse, *values = outputs
+            largest = present(LARGEST, values)
             for name, array in present(OUTPUTS, outputs).items():
                 self.check_writable(name, array)
         if out is None:
             out = self.empty_like(q) if plan.like_q else self.empty(plan.out, q)
-        if extras is None and dropout is None and plan.lse is None and plan.amax is None:
+        if extras is None and dropout is None and plan.lse is None and not plan.largest:
             arguments = pack_four_pointers(
                 FOUR_POINTERS_SIZE, pointer(q), pointer(k), pointer(v), pointer(out)
             )
         else:
             if plan.lse is not None and lse is None:
                 lse = self.empty(plan.lse, q)
-            if plan.amax is not None and not largest:
-                largest = (self.empty(plan.amax, q), self.empty(plan.amax, q))
+            for name, layout in plan.largest.items():
+                if name not in largest:
+                    largest[name] = self.empty(layout, q)
             if extras is None:
                 optional: Sequence[int] = NO_EXTRAS
             else:
@@ -135,7 +137,7 @@ class Backend:
                 optional[-1],
                 *NO_CACHE,
                 optional[-2],
-                *((0, 0) if plan.amax is None else map(pointer, largest)),
+                *(pointer(largest[name]) if name in plan.largest else 0 for name in LARGEST),
             )
         nbytes = plan.workspace_bytes
         owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
@@ -144,8 +146,9 @@ class Backend:
         if status != 0:
             raise error(status)
         del owner
-        if plan.amax is not None:
-            return (out, *largest) if plan.lse is None else (out, lse, *largest)
+        if plan.largest:
+            values = [largest[name] for name in plan.largest]
+            return (out, *values) if plan.lse is None else (out, lse, *values)
         return out if plan.lse is None else (out, lse)
 
     def launch(self, plan: AnyPlan, like: Any, run: Callable[..., int], *arguments: Any) -> int:

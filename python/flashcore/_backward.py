@@ -18,6 +18,7 @@ from ._library import (
     sized,
     with_defaults,
 )
+from ._operands import NO_LARGEST
 from ._options import Options, plan_options
 from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
@@ -148,7 +149,7 @@ def _with_forward(backend: Any, call: BackwardCall) -> BackwardCall:
     options = call.options._replace(
         out_dtype=NAMES[layout.dtype],
         return_lse=True,
-        return_amax=False,
+        **NO_LARGEST,
         kernel=None,
         early_start=False,
     )

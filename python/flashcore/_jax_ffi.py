@@ -22,7 +22,7 @@ from ._jax_sharding import in_shard_map, partitioned
 from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA
 from ._numpy import numpy_dtype
-from ._operands import LARGEST
+from ._operands import LARGEST, LARGEST_OF, NO_LARGEST
 from ._options import Options, window_of
 from ._plan import (
     WORKSPACE_ALIGNMENT,
@@ -133,7 +133,7 @@ def _execute_backward(kind: int, frame: Any) -> None:
     arrays, options, dropout = _given(kind, frame)
     asked = tuple(name for name in OPTIONAL_OUTPUTS if name in arrays)
     options = options._replace(
-        out_dtype=None, return_lse=True, return_amax=False, early_start=False
+        out_dtype=None, return_lse=True, early_start=False, **NO_LARGEST
     )
     numbers = None if dropout is None else seeds(dropout)
     compute_backward(_backend, BackwardCall(arrays, asked, None, options, numbers))
@@ -202,7 +202,7 @@ class _Traced(NamedTuple):
     def run(self, target: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
         options = json.loads(self.options) | {
             "return_lse": "lse" in outputs,
-            "return_amax": LARGEST[0] in outputs,
+            **{name: of[0] in outputs for name, of in LARGEST_OF.items()},
         }
         asked = {
             "inputs": list(inputs),
@@ -223,8 +223,8 @@ class _Traced(NamedTuple):
         outputs = {"out": jax.ShapeDtypeStruct(shape, dtype)}
         if needs_lse or "lse" in self.results:
             outputs["lse"] = jax.ShapeDtypeStruct(q.shape[:-1], jnp.float32)
-        if LARGEST[0] in self.results:
-            outputs |= dict.fromkeys(LARGEST, jax.ShapeDtypeStruct(self.largest, jnp.float32))
+        largest = jax.ShapeDtypeStruct(self.largest, jnp.float32)
+        outputs |= {name: largest for name in LARGEST if name in self.results}
         return self.run("flashcore_attention", given, outputs)
 
     def backward(self, given: dict[str, Any], asked: Sequence[str]) -> dict[str, Any]:
@@ -293,15 +293,15 @@ def attention(given: Call, dtype_of: Any) -> Any:
     layouts = {name: _layout(name, array) for name, array in arrays.items()}
     request = Request.of(layouts, named._replace(kernel=None), out_dtype)
     verdicts(request)
-    _, out, lse, amax = describe(request)
+    _, out, lse, largest = describe(request)
     call = _Traced(
         names=tuple(arrays),
         results=(
             "out",
             *(() if lse is None else ("lse",)),
-            *(() if amax is None else LARGEST),
+            *largest,
         ),
-        largest=() if amax is None else amax.shape,
+        largest=next((layout.shape for layout in largest.values()), ()),
         out_dtype=NAMES[out.dtype],
         options=json.dumps({name: _plain(value) for name, value in named._asdict().items()}),
         dropout=json.dumps(given.dropout and [_plain(x) for x in given.dropout]),

@@ -33,6 +33,7 @@ from ._operands import (
     FIRST_TENSORS,
     GRADIENT_TENSORS,
     LAST_TENSORS,
+    LATER_TENSORS,
     MERGE_TENSORS,
     QUANTIZE_TENSORS,
 )
@@ -80,6 +81,7 @@ class Problem(Structure):
         *_tensors(LAST_TENSORS),
         ("v_transposed", c_int32),
         ("reserved", c_int32),
+        *_tensors(LATER_TENSORS),
     ]
 
 
@@ -90,6 +92,7 @@ class Arguments(Structure):
         ("dropout_seed", c_uint64),
         ("dropout_offset", c_uint64),
         *_pointers(LAST_TENSORS),
+        *_pointers(LATER_TENSORS),
     ]
 
 

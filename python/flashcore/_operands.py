@@ -53,6 +53,7 @@ OPERANDS = {
         ("out_lse", _WIDE, "B Hq Sq"),
         ("amax_o", _F32, "B Hq"),
         ("amax_s", _F32, "B Hq"),
+        ("max_logit", _F32, "B Hq"),
         # caches
         ("page_table", _I32, "B max_pages"),
         ("kv_indptr", _I32, "B+1"),
@@ -107,10 +108,14 @@ OPTIONAL_TENSORS = (*_FIRST, "o_scale", "dropout_state")
 CACHE_TENSORS = _names(
     "page_table kv_indptr kv_indices kv_last_page_len cache_leftpad page_status tree_mask"
 )
-LARGEST = ("amax_o", "amax_s")
-# A problem has its numbers between these two groups.
+# The outputs of largest values, by the option that asks for them.
+LARGEST_OF = {"return_amax": ("amax_o", "amax_s"), "return_max_logit": ("max_logit",)}
+LARGEST = tuple(name for names in LARGEST_OF.values() for name in names)
+NO_LARGEST = dict.fromkeys(LARGEST_OF, False)
+# A problem has numbers between these groups.
 FIRST_TENSORS = ("q", "k", "v", "o", "lse", *_FIRST)
-LAST_TENSORS = ("dropout_state", *CACHE_TENSORS, "o_scale", *LARGEST)
+LAST_TENSORS = ("dropout_state", *CACHE_TENSORS, "o_scale", "amax_o", "amax_s")
+LATER_TENSORS = ("max_logit",)
 GRADIENT_TENSORS = _names("d_o dq dk dv d_lse d_bias d_sinks d_alibi_slopes")
 APPEND_TENSORS = _names(
     "k_new v_new k v seqlens_kv seqlens_new cu_seqlens_new page_table kv_indptr kv_indices "

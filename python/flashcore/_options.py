@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from ._errors import ArgumentTypeError, InvalidArgumentError
 from ._layout import wrong_type
 from ._library import PlanOptions, Problem, with_defaults
+from ._operands import LARGEST_OF
 
 ALIGNMENTS = {"top_left": 0, "bottom_right": 1, "given": 2}
 
@@ -26,6 +27,7 @@ class Options(NamedTuple):
     out_dtype: Any
     return_lse: Any
     return_amax: Any
+    return_max_logit: Any
     kv_scale_block: Any
     max_seqlen_q: Any
     max_seqlen_kv: Any
@@ -138,6 +140,12 @@ def fill_problem(problem: Problem, options: Options) -> None:
     for name in ("kv_scale_block", "max_seqlen_q", "max_seqlen_kv"):
         setattr(problem, name, integer(name, getattr(options, name), 0, largest))
     problem.v_transposed = flag("v_transposed", options.v_transposed)
+
+
+def largest_of(options: Options) -> tuple[str, ...]:
+    """Returns the names of the largest values that these options ask for."""
+    asked = {name: flag(name, getattr(options, name)) for name in LARGEST_OF}
+    return tuple(output for name, outputs in LARGEST_OF.items() if asked[name] for output in outputs)
 
 
 def options_on(device: tuple[int, int], threads: Any) -> PlanOptions:

@@ -32,7 +32,7 @@ from ._library import (
     with_defaults,
 )
 from ._operands import CACHE_TENSORS, OPTIONAL_TENSORS
-from ._options import Options, fill_problem, flag, plan_options
+from ._options import Options, fill_problem, flag, largest_of, plan_options
 
 # flashcore_arguments, all of it 8-byte members: struct_size, q, k, v, o, lse, the optional tensors
 # in the order of OPTIONAL_TENSORS without the last two, dropout's seed and offset, its state, the
@@ -109,11 +109,11 @@ class AnyPlan:
 class Plan(AnyPlan):
     """A forward plan, and the layouts of its outputs."""
 
-    __slots__ = ("amax", "like_q", "lse", "out")
+    __slots__ = ("largest", "like_q", "lse", "out")
 
     def __init__(self, request: Request):
-        # No LSE without return_lse, no largest values without return_amax.
-        problem, self.out, self.lse, self.amax = describe(request)
+        # No LSE without return_lse; only the largest values that the options ask for.
+        problem, self.out, self.lse, self.largest = describe(request)
         # True if a new O has exactly q's layout.
         self.like_q = self.out == request.q
         options = plan_options(request.options, request.q.device)
@@ -132,7 +132,7 @@ def check_devices(q: Layout, others: dict[str, Layout | None]) -> None:
             )
 
 
-def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout | None]:
+def describe(request: Request) -> tuple[Problem, Layout, Layout | None, dict[str, Layout]]:
     """Returns the problem in C, and the layouts of its outputs: O, LSE, and the largest values."""
     q, k, v, options = request.q, request.k, request.v, request.options
     named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
@@ -161,13 +161,15 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout |
     elif lse is not None:
         raise InvalidArgumentError("out_lse: is present, wanted it only with return_lse=True")
 
-    amax = None
-    if flag("return_amax", options.return_amax) and len(q.shape) > 1:
+    largest = {}
+    names = largest_of(options)
+    if names and len(q.shape) > 1:
         starts = request.extras.get("cu_seqlens_q")
         batch = q.shape[0] if starts is None else max(starts.shape[0] - 1, 0)
-        amax = Layout(F32, (batch, q.shape[1]), dense_strides((batch, q.shape[1])), q.device)
-        problem.amax_o = problem.amax_s = amax.tensor()
-    return problem, out, lse, amax
+        values = Layout(F32, (batch, q.shape[1]), dense_strides((batch, q.shape[1])), q.device)
+        largest = dict.fromkeys(names, values)
+        fill(problem, Layout.tensor, largest)
+    return problem, out, lse, largest
 
 
 def verdicts(request: Request) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from ._library import (
     sized,
     with_defaults,
 )
-from ._operands import APPEND_TENSORS, CACHE_TENSORS, LARGEST, OPTIONAL_TENSORS
+from ._operands import APPEND_TENSORS, CACHE_TENSORS, OPTIONAL_TENSORS
 from ._options import Options, flag, integer, real, refuse_unknown
 from ._plan import Plan, Request, cache
 
@@ -144,6 +144,7 @@ def decode(
     out_dtype: Any = None,
     return_lse: bool = False,
     return_amax: bool = False,
+    return_max_logit: bool = False,
     out: Any = None,
     out_lse: Any = None,
     kernel: str | None = None,
@@ -223,8 +224,7 @@ def decode(
     found = {"out": backend.empty(plan.out, q) if out is None else out}
     if plan.lse is not None:
         found["out_lse"] = backend.empty(plan.lse, q) if out_lse is None else out_lse
-    if plan.amax is not None:
-        found |= {name: backend.empty(plan.amax, q) for name in LARGEST}
+    found |= {name: backend.empty(layout, q) for name, layout in plan.largest.items()}
     arguments = fill(sized(Arguments), backend.pointer, named | found)
     if step is None:
         run: tuple[Any, ...] = (library.flashcore_plan_run, plan.handle, bytes(arguments))

@@ -10,6 +10,7 @@ import torch
 
 from ._backward import OPTIONAL_OUTPUTS, OUTPUTS, BackwardCall, compute
 from ._errors import UnsupportedError
+from ._operands import NO_LARGEST
 from ._torch import TorchTensors, in_transform
 from ._torch_schema import (
     OPTIONS_COUNT,
@@ -119,7 +120,7 @@ def _backward(d_out: Any, d_lse: Any, out: Any, lse: Any, *rest: Any) -> tuple[t
         asked=tuple(n for n, wanted in zip(OPTIONAL_OUTPUTS, asked, strict=True) if wanted),
         grad_dtype=None,
         options=options._replace(
-            out_dtype=None, return_lse=True, return_amax=False, early_start=False
+            out_dtype=None, return_lse=True, early_start=False, **NO_LARGEST
         ),
         dropout=dropout,
     )

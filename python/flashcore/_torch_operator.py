@@ -16,7 +16,7 @@ from ._backward import BackwardCall, Gradients
 from ._call import Call, Fields
 from ._errors import Error, InvalidArgumentError, UnsupportedError
 from ._operands import LARGEST, OPTIONAL_TENSORS
-from ._options import Options
+from ._options import Options, largest_of
 from ._torch import DTYPE_OF, TorchTensors, draw_dropout, in_transform, refuse_nested
 from ._torch_backward import Differentiated, differentiate, save_for_backward
 from ._torch_schema import (
@@ -149,18 +149,19 @@ class TorchBackend(TorchTensors):
         operator = Differentiated.apply if in_func_grad else _operator
         out, lse, *largest = operator(*arrays, *scalars)
         found = (out, lse) if named.return_lse else (out,)
-        if named.return_amax:
-            found += tuple(largest)
+        asked = largest_of(named)
+        found += tuple(x for name, x in zip(LARGEST, largest, strict=True) if name in asked)
         return found if len(found) > 1 else out
 
 
 backend = TorchBackend()
 
-# Returns O, LSE (empty without return_lse) and the largest values (empty without return_amax). The
+# Returns O, LSE and the largest values, empty without the option that asks for them. The
 # state of dropout is an input, so that a second run of the operator, as in activation
 # checkpointing, has the same mask.
 library.define(
-    f"attention({TENSORS_SCHEMA}, {OPTIONS_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"attention({TENSORS_SCHEMA}, {OPTIONS_SCHEMA}) -> "
+    f"({', '.join(['Tensor'] * (2 + len(LARGEST)))})",
     tags=TAGS,
 )
 _operator = torch.ops.flashcore.attention
@@ -172,12 +173,13 @@ def _attention(*arguments: Any) -> tuple[torch.Tensor, ...]:
     arrays["dropout_state"], dropout = state_of(arrays["dropout_state"], options)
     result = backend.compute(Call.of(arrays, options, dropout))
     q = arrays["q"]
-    found = list(result) if options.return_lse or options.return_amax else [result]
-    if not options.return_lse:
-        found.insert(1, q.new_empty(0, dtype=torch.float32))
-    if not options.return_amax:
-        found += [q.new_empty(0, dtype=torch.float32) for _ in LARGEST]
-    return tuple(found)
+    asked = (*(("lse",) if options.return_lse else ()), *largest_of(options))
+    out, *others = result if asked else (result,)
+    found = dict(zip(asked, others, strict=True))
+    for name in ("lse", *LARGEST):
+        if name not in found:
+            found[name] = q.new_empty(0, dtype=torch.float32)
+    return out, *(found[name] for name in ("lse", *LARGEST))
 
 
 def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
@@ -188,8 +190,9 @@ def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, .
     lse = q.new_empty(q.shape[:-1] if options.return_lse else 0, dtype=torch.float32)
     starts = rest[OPTIONAL_TENSORS.index("cu_seqlens_q")]
     batch = q.shape[0] if starts is None else starts.shape[0] - 1
-    shape = (batch, q.shape[1]) if options.return_amax else 0
-    return out, lse, *(q.new_empty(shape, dtype=torch.float32) for _ in LARGEST)
+    asked = largest_of(options)
+    shapes = [(batch, q.shape[1]) if name in asked else 0 for name in LARGEST]
+    return out, lse, *(q.new_empty(shape, dtype=torch.float32) for shape in shapes)
 
 
 for _key in ("CPU", "CUDA"):

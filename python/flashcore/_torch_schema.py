@@ -20,8 +20,8 @@ TENSORS_SCHEMA = ", ".join(
 OPTIONS_SCHEMA = (
     "bool causal, float? softmax_scale, float softcap, str alignment, SymInt causal_offset, "
     "SymInt window_left, SymInt window_right, float dropout_p, ScalarType? out_dtype, "
-    "bool return_lse, bool return_amax, SymInt kv_scale_block, SymInt max_seqlen_q, "
-    "SymInt max_seqlen_kv, bool v_transposed, str? kernel, int threads, bool batch_invariant, "
+    "bool return_lse, bool return_amax, bool return_max_logit, SymInt kv_scale_block, "
+    "SymInt max_seqlen_q, SymInt max_seqlen_kv, bool v_transposed, str? kernel, int threads, bool batch_invariant, "
     "bool early_start, bool deterministic"
 )
 OPTIONS_COUNT = len(Options._fields) + 1

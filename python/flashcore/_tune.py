@@ -29,6 +29,7 @@ _NOT_RECORDED = (
     "o_scale",
     "amax_o",
     "amax_s",
+    "max_logit",
     "seqlens_q",
     "causal_offsets",
     "dropout_state",

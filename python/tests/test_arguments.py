@@ -100,6 +100,7 @@ OUTPUTS = {
     "out_dtype": "float16",
     "return_lse": True,
     "return_amax": True,
+    "return_max_logit": True,
     "out": draw(1),
     "out_lse": draw(1),
 }

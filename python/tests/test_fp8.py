@@ -51,6 +51,12 @@ def test_output_with_a_scale_and_the_largest_values(name):
     without = flashcore.attention(q, k, v, return_amax=True)
     assert len(without) == 3
     check_amax(*without[1:], exact)
+    out, max_logit = flashcore.attention(q, k, v, return_max_logit=True)
+    assert np.array_equal(out, exact)
+    assert max_logit.dtype == np.float32
+    np.testing.assert_allclose(max_logit, scores.max((2, 3)), rtol=1e-5)
+    empty = flashcore.attention(q, k[:, :, :0], v[:, :, :0], return_max_logit=True)
+    assert np.all(empty[1] == -np.inf)
 
 
 def test_packed_and_cached():
@@ -171,7 +177,8 @@ def test_torch_compiled_and_meta(name):
 
     def call(q, k, v, scale):
         return flashcore.attention(
-            q, k, v, k_scale=k_scale, o_scale=scale, return_lse=True, return_amax=True
+            q, k, v, k_scale=k_scale, o_scale=scale, return_lse=True, return_amax=True,
+            return_max_logit=True,
         )
 
     eager = call(q, k, v, scale)
@@ -204,8 +211,11 @@ def test_torch_gradients_beside_the_largest_values():
     out, *_ = flashcore.attention(q, k, v, return_amax=True)
     out.sum().backward()
     assert torch.equal(q.grad, wanted)
-    each = torch.vmap(lambda q: flashcore.attention(q, q, q, return_amax=True))(q.detach()[None])
-    assert [tuple(x.shape) for x in each] == [(1, 2, 4, 9, 16), (1, 2, 4), (1, 2, 4)]
+    options = {"return_amax": True, "return_max_logit": True}
+    each = torch.vmap(lambda q: flashcore.attention(q, q, q, **options))(q.detach()[None])
+    assert [tuple(x.shape) for x in each] == [(1, 2, 4, 9, 16), *3 * [(1, 2, 4)]]
+    out, score = flashcore.attention(q, k, v, return_max_logit=True)
+    assert not score.requires_grad
 
 
 def test_jax_has_no_gradients_of_the_largest_values():
@@ -213,10 +223,11 @@ def test_jax_has_no_gradients_of_the_largest_values():
     x = jax.numpy.asarray(inputs()[0])
 
     def loss(which):
-        return jax.grad(lambda q: flashcore.attention(q, q, q, return_amax=True)[which].sum())(x)
+        options = {"return_amax": True, "return_max_logit": True}
+        return jax.grad(lambda q: flashcore.attention(q, q, q, **options)[which].sum())(x)
 
-    for which in (1, 2):
-        with pytest.raises(flashcore.UnsupportedError, match=r"amax_[os]: has no gradient, wanted"):
+    for which in (1, 2, 3):
+        with pytest.raises(flashcore.UnsupportedError, match=r"max_\w+: has no gradient, wanted"):
             loss(which)
     alone = jax.grad(lambda q: flashcore.attention(q, q, q).sum())(x)
     assert np.array_equal(loss(0), alone)

@@ -7,10 +7,10 @@
 namespace flashcore::cpu {
 namespace {
 
-void clear(const LargestOutput& output, float* data) {
+void clear(const LargestOutput& output, float* data, float least) {
   if (!output.present) return;
   for (int64_t b = 0; b < output.batches; ++b) {
-    for (int64_t h = 0; h < output.heads; ++h) data[output.at(b, h)] = 0;
+    for (int64_t h = 0; h < output.heads; ++h) data[output.at(b, h)] = least;
   }
 }
 
@@ -27,14 +27,15 @@ void raise(const LargestOutput& output, float* data, int64_t batch, int64_t head
 }  // namespace
 
 void clear_largest(const ForwardProblem& p, const Arguments& args) {
-  clear(p.amax_o, args.amax_o);
-  clear(p.amax_s, args.amax_s);
+  for (const Largest& one : kLargestOutputs) clear(p.*one.output, args.*one.data, one.least);
 }
 
 void add_largest(const ForwardProblem& p, const Arguments& args, int64_t batch, int64_t head,
-                 float largest_o, float largest_p) {
-  raise(p.amax_o, args.amax_o, batch, head, largest_o);
-  raise(p.amax_s, args.amax_s, batch, head, largest_p);
+                 const std::array<float, kLargestOutputs.size()>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Largest& one = kLargestOutputs[i];
+    raise(p.*one.output, args.*one.data, batch, head, values[i]);
+  }
 }
 
 }  // namespace flashcore::cpu

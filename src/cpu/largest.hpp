@@ -1,22 +1,27 @@
-// The outputs amax_o and amax_s: threads add their rows' values, in any order.
+// The outputs of largest values: threads add their rows' values, in any order.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "problem/problem.hpp"
 
 namespace flashcore::cpu {
 
-inline bool wants_largest(const ForwardProblem& p) { return p.amax_o.present || p.amax_s.present; }
+inline bool wants_largest(const ForwardProblem& p) {
+  return std::any_of(kLargestOutputs.begin(), kLargestOutputs.end(),
+                     [&](const Largest& one) { return (p.*one.output).present; });
+}
 
-// Sets all elements to 0. Call it before the first row is added.
+// Sets all elements to those of no rows. Call it before the first row is added.
 void clear_largest(const ForwardProblem& p, const Arguments& args);
 
-// Adds a row's largest |O| and probability, each at least 0, or NaN, which counts as the largest.
+// Adds a row's values, in the order of kLargestOutputs. NaN counts as the largest.
 void add_largest(const ForwardProblem& p, const Arguments& args, int64_t batch, int64_t head,
-                 float largest_o, float largest_p);
+                 const std::array<float, kLargestOutputs.size()>& values);
 
-// Returns the larger of two such numbers.
+// Returns the larger of two numbers; NaN is larger than all.
 template <class Float>
 Float larger(Float a, Float b) {
   return b > a || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN

@@ -3,6 +3,7 @@
 #include "cpu/reference.hpp"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "cpu/largest.hpp"
@@ -20,15 +21,18 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
   const KeyRange range = visible_keys(s, p.band, i);
   const double sink = p.sinks.present ? args.sinks[p.sinks.at(0, h)] : kRemovedPair;
 
-  double largest = sink;
+  double largest = sink, largest_s = kRemovedPair;
   bool any = false;
   for (int64_t j = range.begin; j < range.end; ++j) {
     const double product = dot(q.data(), kv.k.data() + j * p.head_dim_qk, p.head_dim_qk);
     const double value = round_to(intermediate, score(p, args, s, kv, query, j, product));
     scores[static_cast<size_t>(j)] = value;
     any = any || value != kRemovedPair;
+    largest_s = larger(largest_s, value);
     if (value > largest || std::isnan(value)) largest = value;  // NaN stays: no number is larger
   }
+
+  if (largest_s == std::numeric_limits<double>::infinity()) largest_s = largest_s - largest_s;
 
   out.assign(static_cast<size_t>(p.head_dim_v), 0.0);
   double largest_p = 0;
@@ -54,7 +58,9 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
     largest_o = larger(largest_o, std::abs(value));
     store_element(p.o_dtype, args.o, p.o.at(b, h, row) + d, value / o_scale);
   }
-  add_largest(p, args, b, h, static_cast<float>(largest_o), static_cast<float>(largest_p));
+  add_largest(p, args, b, h,
+              {static_cast<float>(largest_o), static_cast<float>(largest_p),
+               static_cast<float>(largest_s)});
   if (p.has_lse) {
     const double lse = any ? largest + std::log(sum) : sink;
     store_element(p.lse_dtype, args.lse, p.lse.at(b, h, row), lse);

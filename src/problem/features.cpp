@@ -44,6 +44,7 @@ constexpr Given kGiven[] = {
     {o_scale, "o_scale", "an O without a scale", is_present<&ForwardProblem::o_scale>},
     {amax_o, "amax_o", kNoOthers, is_present<&ForwardProblem::amax_o>},
     {amax_s, "amax_s", kNoOthers, is_present<&ForwardProblem::amax_s>},
+    {max_logit, "max_logit", kNoOthers, is_present<&ForwardProblem::max_logit>},
 };
 
 class Collected {

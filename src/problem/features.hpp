@@ -52,6 +52,7 @@ enum class Feature : uint8_t {
   o_scale,
   amax_o,
   amax_s,
+  max_logit,
   // Features of a backward pass:
   d_lse_of_f64,
   gradients_of_f64,
@@ -103,7 +104,8 @@ inline constexpr Features kPairs = {bias, mask, alibi_slopes};
 inline constexpr Features kScores = kPairs | Features{sinks, softcap, scale_not_positive};
 inline constexpr Features kPages = {page_table, kv_indices};
 inline constexpr Features kCaches = kPages | Features{cache_leftpad, narrow_kv};
-inline constexpr Features kLargest = {amax_o, amax_s};
+inline constexpr Features kLargest = {amax_o, amax_s, max_logit};
+inline constexpr Features kMagnitudes = {amax_o, amax_s};
 inline constexpr Features kUnmapped = {unmapped_inputs, unmapped_o, unmapped_gradients};
 inline constexpr Features kUnaligned = {unaligned_rows, unaligned_gradients};
 inline constexpr Features kLayouts = kUnmapped | kUnaligned;

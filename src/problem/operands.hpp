@@ -95,6 +95,7 @@ inline constexpr std::array kProblem = {
     FLASHCORE_PROBLEM(o_scale, kHeads),
     FLASHCORE_PROBLEM(amax_o, kHeads),
     FLASHCORE_PROBLEM(amax_s, kHeads),
+    FLASHCORE_PROBLEM(max_logit, kHeads),
 };
 #undef FLASHCORE_PROBLEM
 

@@ -1,8 +1,11 @@
 // A problem in the form that every backend reads: validated, defaults filled in, uniform strides.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <numbers>
+#include <optional>
 
 #include "flashcore/flashcore.hpp"
 #include "problem/transposed.hpp"
@@ -121,7 +124,7 @@ struct ForwardProblem {
   bool v_transposed = false;  // V is [batch, head, Dv, v_columns]: v.row is between dimensions
   int64_t v_columns = 0;
   VectorInput o_scale;
-  LargestOutput amax_o, amax_s;
+  LargestOutput amax_o, amax_s, max_logit;
 
   float softmax_scale = 1;
   float softcap = 0;
@@ -163,5 +166,20 @@ Status check_o_scale(const ForwardProblem& problem, const Arguments& arguments);
 
 // Batch entry b of a run whose lengths the host can read (after check_lengths).
 Sequence sequence_of(const ForwardProblem& problem, const Arguments& arguments, int64_t b);
+
+// The outputs of largest values, which only a forward pass writes.
+struct Largest {
+  const char* name;
+  const char* flag;  // of the command
+  std::optional<TensorDesc> Problem::*tensor;
+  LargestOutput ForwardProblem::*output;
+  float* Arguments::*data;
+  float least = 0;  // the element of rows that see no key
+};
+inline constexpr std::array kLargestOutputs = {
+    Largest{"amax_o", "--amax", &Problem::amax_o, &ForwardProblem::amax_o, &Arguments::amax_o},
+    Largest{"amax_s", "--amax", &Problem::amax_s, &ForwardProblem::amax_s, &Arguments::amax_s},
+    Largest{"max_logit", "--max-logit", &Problem::max_logit, &ForwardProblem::max_logit,
+            &Arguments::max_logit, -std::numeric_limits<float>::infinity()}};
 
 }  // namespace flashcore

@@ -261,8 +261,7 @@ Status resolve_scores(const Problem& problem, Extents& extents, ForwardProblem& 
   if (problem.o_scale) p.o_scale = head_strides(*problem.o_scale);
   p.k_scale = scale_strides(problem.k_scale);
   p.v_scale = scale_strides(problem.v_scale);
-  p.amax_o = largest_strides(problem.amax_o);
-  p.amax_s = largest_strides(problem.amax_s);
+  for (const Largest& one : kLargestOutputs) p.*one.output = largest_strides(problem.*one.tensor);
   return {};
 }
 

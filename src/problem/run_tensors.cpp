@@ -20,8 +20,7 @@ Problem in_use(Problem problem) {
 
 // The problem without outputs that only the forward pass writes.
 Problem in_backward_use(Problem problem) {
-  problem.amax_o.reset();
-  problem.amax_s.reset();
+  for (const Largest& one : kLargestOutputs) (problem.*one.tensor).reset();
   return in_use(problem);
 }
 

@@ -59,6 +59,7 @@ std::string options_of(const ForwardProblem& p) {
   add(p.v_transposed, "v_transposed");
   add(p.o_scale.present, "o_scale");
   add(p.amax_o.present || p.amax_s.present, "amax");
+  add(p.max_logit.present, "max_logit");
   return text;
 }
 

@@ -307,12 +307,15 @@ TEST(CStructs, OlderStructsHaveNoDropoutState) {
 // A program of a version without scales of O and largest values.
 TEST(CStructs, OlderStructsHaveNoMoreOutputs) {
   flashcore_problem problem = small_problem();
-  problem.o_scale = problem.amax_o = problem.amax_s = tensor(FLASHCORE_F32, {1, 1});
+  problem.o_scale = problem.amax_o = problem.amax_s = problem.max_logit =
+      tensor(FLASHCORE_F32, {1, 1});
   EXPECT_THAT(plan_outcome(&problem).message, StartsWith("o_scale: is present with an o of f32"));
   problem.o.dtype = FLASHCORE_F8E5M2;
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
   const Result<Problem> now = api::read_problem(&problem);
-  EXPECT_TRUE(now->o_scale && now->amax_o && now->amax_s);
+  EXPECT_TRUE(now->o_scale && now->amax_o && now->amax_s && now->max_logit);
+  problem.struct_size = offsetof(flashcore_problem, max_logit);
+  EXPECT_FALSE(api::read_problem(&problem)->max_logit);
   problem.struct_size = offsetof(flashcore_problem, amax_s);
   const Result<Problem> between = api::read_problem(&problem);
   EXPECT_TRUE(between->o_scale && between->amax_o && !between->amax_s);
@@ -322,14 +325,16 @@ TEST(CStructs, OlderStructsHaveNoMoreOutputs) {
 
   flashcore_arguments arguments;
   ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
-  float values[3] = {};
+  float values[4] = {};
   arguments.o_scale = &values[0];
   arguments.amax_o = &values[1];
   arguments.amax_s = &values[2];
+  arguments.max_logit = &values[3];
   const Result<Arguments> read = api::read_arguments(&arguments);
   EXPECT_EQ(read->o_scale, &values[0]);
   EXPECT_EQ(read->amax_o, &values[1]);
   EXPECT_EQ(read->amax_s, &values[2]);
+  EXPECT_EQ(read->max_logit, &values[3]);
   arguments.struct_size = offsetof(flashcore_arguments, o_scale);
   EXPECT_EQ(api::read_arguments(&arguments)->amax_s, nullptr);
 }

@@ -30,6 +30,7 @@ using testing::on_kernel, testing::run_on_host;
 constexpr bench::RandomSpace kCaches{.largest_seqlen = 120,
                                      .largest_head_dim = 72,
                                      .more_outputs = true,
+                                     .max_logit = true,
                                      .mixes_fp8 = true,
                                      .caches = true};
 

@@ -100,7 +100,7 @@ void test_kernel(const HostProblem& original, const bench::Reference& reference,
 // Mostly small and varied; sometimes long enough for several blocks, or wide.
 bench::RandomSpace space_of(uint64_t seed) {
   bench::RandomSpace space;
-  space.more_outputs = space.mixes_fp8 = true;
+  space.more_outputs = space.max_logit = space.mixes_fp8 = true;
   space.transposed_v = 0.5;
   if (seed % 16 == 7) space.largest_seqlen = 700;
   if (seed % 16 == 15) space.largest_head_dim = 600;

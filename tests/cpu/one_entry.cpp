@@ -124,11 +124,11 @@ HostProblem one_entry(const HostProblem& host, int64_t b) {
 }
 
 bool entry_is_same(const HostProblem& whole, int64_t b, const HostProblem& alone) {
-  for (const char* const name : {"o", "lse", "amax_o", "amax_s"}) {
+  for (const char* const name : {"o", "lse", "amax_o", "amax_s", "max_logit"}) {
     if (!whole.has(name)) continue;
     // The largest value over the batch depends on the batch.
-    const bool of_batch = std::string_view(name).starts_with("amax") && entries_of(whole) > 1 &&
-                          whole.at(name).desc().shape[0] == 1;
+    const bool of_batch = std::string_view(name).find("max") != std::string_view::npos &&
+                          entries_of(whole) > 1 && whole.at(name).desc().shape[0] == 1;
     if (of_batch) continue;
     const HostTensor& in_batch = whole.at(name);
     const Box box = part_of(whole, name, b);

@@ -59,9 +59,11 @@ class Oracle {
     result_.o.assign(static_cast<size_t>(host_.at("o").elements()), std::nanl(""));
     result_.lse.assign(result_.o.size() / static_cast<size_t>(value_width_), std::nanl(""));
     result_.o_scale.assign(result_.o.size(), 1);
-    for (const auto& [name, values] :
-         {std::pair{"amax_o", &result_.amax_o}, {"amax_s", &result_.amax_s}}) {
-      if (host_.has(name)) values->assign(static_cast<size_t>(host_.at(name).elements()), 0);
+    for (const auto& [name, values] : {std::pair{"amax_o", &result_.amax_o},
+                                       {"amax_s", &result_.amax_s},
+                                       {"max_logit", &result_.max_logit}}) {
+      const Real least = std::string_view(name) == "max_logit" ? kMinusInfinity : 0;
+      if (host_.has(name)) values->assign(static_cast<size_t>(host_.at(name).elements()), least);
     }
     const int64_t batch = packed_ ? problem_.cu_seqlens_q->shape[0] - 1 : problem_.q.shape[0];
     for (int64_t b = 0; b < batch; ++b) {
@@ -177,6 +179,8 @@ class Oracle {
     for (const Real score : s) {
       if (score == kMinusInfinity) continue;
       note("amax_s", result_.amax_s, e.batch, h, std::exp(score - around) / denominator);
+      const bool is_infinite = std::isinf(score);
+      note("max_logit", result_.max_logit, e.batch, h, is_infinite ? std::nanl("") : score);
     }
     const int64_t kv_head = h / (heads_ / kv_heads_);
     const size_t row_index = index_of_row(e, h, i);

@@ -11,10 +11,10 @@
 namespace flashcore {
 
 struct OracleResult {
-  std::vector<long double> o;               // row-major, like HostTensor::get
-  std::vector<long double> lse;             // one per row, even if the problem has no LSE
-  std::vector<long double> o_scale;         // divisor of each element of o when it is stored
-  std::vector<long double> amax_o, amax_s;  // elements of these tensors, if present
+  std::vector<long double> o;        // row-major, like HostTensor::get
+  std::vector<long double> lse;      // one per row, even if the problem has no LSE
+  std::vector<long double> o_scale;  // divisor of each element of o when it is stored
+  std::vector<long double> amax_o, amax_s, max_logit;  // elements of these tensors, if present
 };
 
 OracleResult oracle(const bench::HostProblem& host);

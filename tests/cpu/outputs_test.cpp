@@ -17,6 +17,7 @@ namespace flashcore {
 namespace {
 
 using bench::HostProblem;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::f32;
 using ::testing::HasSubstr;
@@ -35,7 +36,7 @@ Problem problem_of(const Shape& s, DType o_dtype, DType dtype = DType::f32) {
       TensorDesc::contiguous(dtype, {s.batch, s.heads, s.seqlen_kv, s.head_dim});
   problem.o = TensorDesc::contiguous(o_dtype, {s.batch, s.heads, s.seqlen_q, s.head_dim});
   problem.lse = f32({s.batch, s.heads, s.seqlen_q});
-  problem.amax_o = problem.amax_s = f32({s.batch, s.heads});
+  problem.amax_o = problem.amax_s = problem.max_logit = f32({s.batch, s.heads});
   return problem;
 }
 
@@ -210,20 +211,22 @@ TEST(LargestValues, ReduceOverTheirBroadcastDimensions) {
   for (const int64_t batch : {1, 3}) {
     for (const int64_t heads : {1, 4}) {
       Problem problem = problem_of(shape, DType::f32);
-      problem.amax_o = problem.amax_s = TensorDesc::strided(DType::f32, {batch, heads}, {2, 7});
+      problem.amax_o = problem.amax_s = problem.max_logit =
+          TensorDesc::strided(DType::f32, {batch, heads}, {2, 7});
       on_each_kernel(
           problem, [](HostProblem&) {},
           [&](const HostProblem& host) {
-            for (const char* const name : {"amax_o", "amax_s"}) {
+            for (const auto& [name, flag, tensor, output, data, least] : kLargestOutputs) {
               for (int64_t b = 0; b < batch; ++b) {
                 for (int64_t h = 0; h < heads; ++h) {
-                  double want = 0;
+                  double want = least;
                   for (int64_t i = 0; i < 12; ++i) {
                     if (batch > 1 && i / 4 != b) continue;
                     if (heads > 1 && i % 4 != h) continue;
                     want = std::max(want, all.at(name).get(i));
                   }
-                  EXPECT_NEAR(host.at(name).get(b * heads + h), want, 1e-5 * want) << name;
+                  EXPECT_NEAR(host.at(name).get(b * heads + h), want, 1e-5 * std::abs(want))
+                      << name;
                 }
               }
             }
@@ -256,6 +259,9 @@ TEST(LargestValues, CountRowsThatSeeNoKeyAsZero) {
       },
       [](const HostProblem& host) {
         EXPECT_THAT(values(host, "amax_s"), ElementsAre(1, 0, 0));
+        EXPECT_GT(host.at("max_logit").get(0), -kInf);
+        EXPECT_EQ(host.at("max_logit").get(1), -kInf);
+        EXPECT_EQ(host.at("max_logit").get(2), -kInf);
         EXPECT_GT(host.at("amax_o").get(0), 0);
         EXPECT_EQ(host.at("amax_o").get(1), 0);
         EXPECT_EQ(host.at("amax_o").get(2), 0);
@@ -271,10 +277,11 @@ TEST(LargestValues, AreZeroWhereThereIsNoRow) {
         [](const HostProblem& host) {
           EXPECT_THAT(values(host, "amax_o"), ElementsAre(0, 0, 0, 0, 0, 0));
           EXPECT_THAT(values(host, "amax_s"), ElementsAre(0, 0, 0, 0, 0, 0));
+          EXPECT_THAT(values(host, "max_logit"), Each(-kInf));
         });
   }
   Problem none = problem_of({.batch = 0, .heads = 2, .seqlen_q = 3, .seqlen_kv = 3}, DType::f32);
-  none.amax_o = none.amax_s = f32({1, 2});
+  none.amax_o = none.amax_s = none.max_logit = f32({1, 2});
   on_each_kernel(
       none, [](HostProblem&) {},
       [](const HostProblem& host) { EXPECT_THAT(values(host, "amax_o"), ElementsAre(0, 0)); });
@@ -298,6 +305,10 @@ TEST(LargestValues, AreNaNWhereAProbabilityIs) {
           host.at("sinks").set(2, kInf);
         },
         [&](const HostProblem& host) {
+          // A sink is no score.
+          const HostTensor& scores = host.at("max_logit");
+          EXPECT_TRUE(keys == 0 ? scores.get(0) == -kInf : std::isnan(scores.get(0)));
+          for (int64_t h = 1; h < 4; ++h) EXPECT_EQ(scores.get(h) > -kInf, keys > 0) << h;
           for (const char* const name : {"amax_o", "amax_s"}) {
             if (keys == 0) {
               EXPECT_THAT(values(host, name), ElementsAre(0, 0, 0, 0)) << name;
@@ -327,7 +338,7 @@ TEST(LargestValues, AreTheSameAtAnyNumberOfThreads) {
   packed.q = packed.k = packed.v = TensorDesc::contiguous(DType::f32, {200, 4, 32});
   packed.o = TensorDesc::contiguous(DType::f8e4m3, {200, 4, 32});
   packed.cu_seqlens_q = packed.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {4});
-  packed.amax_o = packed.amax_s = f32({3, 4});
+  packed.amax_o = packed.amax_s = packed.max_logit = f32({3, 4});
   packed.causal = true;
   problems.push_back(packed);
   for (Problem& problem : problems) {
@@ -341,7 +352,8 @@ TEST(LargestValues, AreTheSameAtAnyNumberOfThreads) {
     for (const int threads : {1, 2, 5}) {
       testing::expect_passes(host, *reference, testing::on_kernel("cpu_simd", threads));
       const std::vector<std::vector<double>> got = {values(host, "o"), values(host, "amax_o"),
-                                                    values(host, "amax_s")};
+                                                    values(host, "amax_s"),
+                                                    values(host, "max_logit")};
       if (first.empty()) first = got;
       EXPECT_EQ(got, first) << threads;
     }

@@ -117,6 +117,7 @@ void check(HostProblem& host) {
   const auto expect_all_largest = [&] {
     ASSERT_NO_FATAL_FAILURE(expect_largest(host, "amax_o", want.amax_o));
     ASSERT_NO_FATAL_FAILURE(expect_largest(host, "amax_s", want.amax_s));
+    ASSERT_NO_FATAL_FAILURE(expect_largest(host, "max_logit", want.max_logit));
   };
   ASSERT_NO_FATAL_FAILURE(expect_all_largest());
   status = run_reference(host, exact, o_threads, lse_or_null, 3);
@@ -782,7 +783,7 @@ TEST(Layouts, BshdBroadcastAndReversed) {
 
 TEST(Layouts, RandomProblemsLaidOutAnew) {
   bench::RandomSpace space;
-  space.more_outputs = space.mixes_fp8 = true;
+  space.more_outputs = space.max_logit = space.mixes_fp8 = true;
   space.largest_seqlen = 24;
   space.largest_head_dim = 24;
   for (uint64_t seed = 0; seed < problem_count(400); ++seed) {

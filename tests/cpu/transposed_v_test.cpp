@@ -177,7 +177,7 @@ void expect_same_outputs(const HostProblem& got, const HostProblem& want) {
 TEST(TransposedV, HasTheBitsOfVInRows) {
   EachTarget targets;
   bench::RandomSpace space;
-  space.more_outputs = space.mixes_fp8 = true;
+  space.more_outputs = space.max_logit = space.mixes_fp8 = true;
   uint64_t computed = 0;
   const uint64_t wanted = problem_count(60);
   for (uint64_t seed = 0; computed < wanted; ++seed) {

@@ -215,7 +215,7 @@ const std::vector<SupportedRow>& supported_rows() {
       fp8_sm89("forward_fp8_sm89:precise"),
       {.variant = "forward_converted:fp8",
        .computes = Features::all() - kPages -
-                   Features{cache_leftpad, narrow_kv, tree_mask, v_transposed, amax_s},
+                   Features{cache_leftpad, narrow_kv, tree_mask, v_transposed, amax_s, max_logit},
        .q = kBothFp8,
        .o = kAllButF64,
        .qk = {.most = 4096},
@@ -230,8 +230,8 @@ const std::vector<SupportedRow>& supported_rows() {
        .asks_another = true},
       {.variant = "backward_sm80",
        .pass = Pass::backward,
-       .computes =
-           kShapes | kScores | kAnyRows | kLargest | kDropout | Features{o_apart, gradients_apart},
+       .computes = kShapes | kScores | kAnyRows | kLargest | max_logit | kDropout |
+                   Features{o_apart, gradients_apart},
        .q = k16Or32Bits,
        .o = k16Or32Bits,
        .qk = {.most = 256},

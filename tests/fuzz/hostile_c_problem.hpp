@@ -162,6 +162,8 @@ inline flashcore_problem valid_problem(Source& source) {
   if ((more & 1) != 0) p.o.dtype = (more & 2) != 0 ? FLASHCORE_F8E4M3 : FLASHCORE_F8E5M2;
   if ((more & 5) == 5) set(p.o_scale, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
   if ((more & 8) != 0) set(p.amax_o, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
+  if ((more & 128) != 0)
+    set(p.max_logit, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
   if ((more & 16) != 0) set(p.amax_s, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
   if ((more & 32) != 0 && !packed && dtype >= FLASHCORE_F8E4M3) {
     p.v_transposed = 1;

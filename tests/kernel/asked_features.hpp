@@ -97,6 +97,8 @@ inline const std::vector<Asked>& asked_features() {
        "o_scale: is given, wanted an O without a scale"},
       {amax_o, of([](P p) { p.amax_o.present = true; }), "amax_o: is given, wanted O and LSE only"},
       {amax_s, of([](P p) { p.amax_s.present = true; }), "amax_s: is given, wanted O and LSE only"},
+      {max_logit, of([](P p) { p.max_logit.present = true; }),
+       "max_logit: is given, wanted O and LSE only"},
       {d_lse_of_f64, [](BackwardProblem& p) { p.has_d_lse = true, p.d_lse_dtype = DType::f64; },
        "d_lse: dtype is f64, wanted f32"},
       {gradients_of_f64,

@@ -407,8 +407,7 @@ TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
   EXPECT_EQ(make_plan(problem)->kernel(), "scales");
   EXPECT_EQ(explain(problem)->front().refusal, "o_scale: is given, wanted an O without a scale");
   problem.o_scale.reset();
-  for (const auto& [name, largest] :
-       {std::pair{"amax_o", &Problem::amax_o}, {"amax_s", &Problem::amax_s}}) {
+  for (const auto& [name, flag, largest, output, data, least] : kLargestOutputs) {
     Problem asks = problem;
     asks.*largest = TensorDesc::contiguous(DType::f32, {1, 1});
     EXPECT_EQ(make_plan(asks)->kernel(), "both");

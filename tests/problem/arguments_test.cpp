@@ -52,7 +52,7 @@ class Trial {
     const size_t at = message.find("wanted");
     ASSERT_NE(at, std::string::npos) << message;
     EXPECT_THAT(message.substr(at), HasSubstr(wanted));
-    for (const char* const name : {"o", "lse", "amax_o", "amax_s"}) {
+    for (const char* const name : {"o", "lse", "amax_o", "amax_s", "max_logit"}) {
       if (!host_.has(name)) continue;
       for (const std::byte byte : host_.at(name).memory()) {
         ASSERT_EQ(byte, std::byte{0xFF}) << name << " was written";
@@ -156,7 +156,8 @@ TEST(Pointers, NothingIsNeededForTensorsWithoutElements) {
 
 TEST(Outputs, MustNotBeAnInputOrEachOther) {
   const Problem problem = full_problem();
-  const std::vector<std::string> outputs = {"o", "lse", "amax_o", "amax_s"};  // in checking order
+  // In checking order.
+  const std::vector<std::string> outputs = {"o", "lse", "amax_o", "amax_s", "max_logit"};
   for (const std::string& output : outputs) {
     for (const PointerBend& bend : pointer_bends()) {
       const std::string name = bend.name;

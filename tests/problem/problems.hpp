@@ -42,7 +42,7 @@ inline Problem full_problem() {
   problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
   problem.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
   problem.o_scale = TensorDesc::contiguous(DType::f32, {2, 4});
-  problem.amax_o = problem.amax_s = problem.o_scale;
+  problem.amax_o = problem.amax_s = problem.max_logit = problem.o_scale;
   problem.alignment = Alignment::given;
   problem.kv_scale_block = 2;
   return problem;

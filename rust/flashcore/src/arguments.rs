@@ -6,7 +6,7 @@ use flashcore_sys as sys;
 use crate::cuda::DeviceArguments;
 use crate::error::{Error, Result};
 use crate::problem::{page_status_desc, Problem};
-use crate::setters::with_inputs;
+use crate::setters::{with_inputs, with_outputs};
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
 /// The inputs of a pass in addition to its own tensors.
@@ -124,47 +124,52 @@ macro_rules! setters_of_forward {
             self
         }
 
+        $crate::setters::with_outputs!(setters_of_outputs);
+    };
+}
+
+macro_rules! setters_of_outputs {
+    ($($name:ident)*) => {
         $crate::setters::setters! {
             [outputs] TensorMut<'a>;
-
-            /// The output for [`Problem::lse`].
-            lse,
-
-            /// The output for [`Problem::amax_o`].
-            amax_o,
-
-            /// The output for [`Problem::amax_s`].
-            amax_s,
+            $(#[doc = concat!("The output for [`Problem::", stringify!($name), "`].")] $name,)*
         }
     };
 }
 
-pub(crate) use {setters_of_data, setters_of_forward, setters_of_inputs};
+pub(crate) use {setters_of_data, setters_of_forward, setters_of_inputs, setters_of_outputs};
 
-/// The outputs of a forward pass except page_status.
-#[derive(Debug)]
-pub(crate) struct Outputs<'a> {
-    o: TensorMut<'a>,
-    pub(crate) lse: Option<TensorMut<'a>>,
-    pub(crate) amax_o: Option<TensorMut<'a>>,
-    pub(crate) amax_s: Option<TensorMut<'a>>,
+macro_rules! outputs {
+    ($($name:ident)*) => {
+        /// The outputs of a forward pass except page_status.
+        #[derive(Debug)]
+        pub(crate) struct Outputs<'a> {
+            o: TensorMut<'a>,
+            $(pub(crate) $name: Option<TensorMut<'a>>,)*
+        }
+
+        impl<'a> Outputs<'a> {
+            pub(crate) fn new(o: TensorMut<'a>) -> Outputs<'a> {
+                Outputs { o, $($name: None,)* }
+            }
+
+            /// Same as [`Inputs::pointers`].
+            pub(crate) fn write_to(
+                &mut self,
+                p: &Problem,
+                c: &mut sys::flashcore_arguments,
+            ) -> Result<()> {
+                c.o = output("o", Some(&p.o), Some(&mut self.o))?;
+                $(
+                    let wanted = p.optional.$name.as_ref();
+                    c.$name = output(stringify!($name), wanted, self.$name.as_mut())?.cast();
+                )*
+                Ok(())
+            }
+        }
+    };
 }
-
-impl<'a> Outputs<'a> {
-    pub(crate) fn new(o: TensorMut<'a>) -> Outputs<'a> {
-        Outputs { o, lse: None, amax_o: None, amax_s: None }
-    }
-
-    /// Same as [`Inputs::pointers`].
-    pub(crate) fn write_to(&mut self, p: &Problem, c: &mut sys::flashcore_arguments) -> Result<()> {
-        let wanted = &p.optional;
-        c.o = output("o", Some(&p.o), Some(&mut self.o))?;
-        c.lse = output("lse", wanted.lse.as_ref(), self.lse.as_mut())?;
-        c.amax_o = output("amax_o", wanted.amax_o.as_ref(), self.amax_o.as_mut())?.cast();
-        c.amax_s = output("amax_s", wanted.amax_s.as_ref(), self.amax_s.as_mut())?.cast();
-        Ok(())
-    }
-}
+with_outputs!(outputs);
 
 /// The data of one run on the CPU: a view of each tensor of the problem.
 #[derive(Debug)]

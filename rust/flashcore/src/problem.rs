@@ -3,7 +3,7 @@ use std::mem::size_of;
 use flashcore_sys as sys;
 
 use crate::error::{check, Error, Result};
-use crate::setters::{setters, with_inputs};
+use crate::setters::{setters, with_inputs, with_outputs};
 use crate::tensor::{TensorDesc, ABSENT};
 
 /// The position of the diagonal: query i is aligned with key i + offset.
@@ -49,24 +49,18 @@ macro_rules! optional_tensors {
     ($($name:ident)*) => {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub(crate) struct OptionalTensors {
-            pub(crate) lse: Option<TensorDesc>,
-            pub(crate) amax_o: Option<TensorDesc>,
-            pub(crate) amax_s: Option<TensorDesc>,
             $(pub(crate) $name: Option<TensorDesc>,)*
         }
 
         impl OptionalTensors {
             fn write_to(&self, c: &mut sys::flashcore_problem) {
                 let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
-                c.lse = optional(self.lse);
-                c.amax_o = optional(self.amax_o);
-                c.amax_s = optional(self.amax_s);
                 $(c.$name = optional(self.$name);)*
             }
         }
     };
 }
-with_inputs!(optional_tensors);
+with_outputs!(with_inputs optional_tensors);
 
 impl Problem {
     /// Q `[B, Hq, Sq, Dqk]`, K `[B, Hkv, Skv, Dqk]`, V `[B, Hkv, Skv, Dv]` of one type: f32, f16, bf16
@@ -133,6 +127,9 @@ impl Problem {
 
         /// Also computes the largest probability before dropout, like [`Problem::amax_o`].
         amax_s,
+
+        /// Also computes the largest score, after softcap, bias and ALiBi, like [`Problem::amax_o`].
+        max_logit,
 
         /// The number of queries in use per batch entry: `[B]` of i32.
         seqlens_q,

@@ -3,7 +3,9 @@ use std::ptr::{null, null_mut};
 
 use flashcore_sys as sys;
 
-use crate::arguments::{setters_of_forward, setters_of_inputs, status, Inputs, Outputs};
+use crate::arguments::{
+    setters_of_forward, setters_of_inputs, setters_of_outputs, status, Inputs, Outputs,
+};
 use crate::error::{check, Error, Result};
 use crate::plan::PlanOptions;
 use crate::problem::{number, page_status_desc, Problem};

@@ -431,16 +431,24 @@ fn fp8_output_and_largest_values() {
     let scales = [0.0625f32, 0.125, 0.5, 0.001];
     let o_scale = Tensor::new(&scales, &[1, HQ]).unwrap();
     let mut o_data = vec![F8E4M3(0x7f); B * HQ * SQ * DV];
-    let (mut amax_o, mut amax_s) = ([f32::NAN; B * HQ], [f32::NAN]);
+    let (mut amax_o, mut amax_s, mut max_logit) = ([f32::NAN; B * HQ], [f32::NAN], [f32::NAN]);
     let o = TensorMut::new(&mut o_data, &[B, HQ, SQ, DV]).unwrap();
     let largest_o = TensorMut::new(&mut amax_o, &[B, HQ]).unwrap();
     let largest_s = TensorMut::new(&mut amax_s, &[1, 1]).unwrap();
+    let largest_score = TensorMut::new(&mut max_logit, &[1, 1]).unwrap();
     let problem = Problem::new(q, k, v, &o).o_scale(o_scale).amax_o(&largest_o).amax_s(&largest_s);
+    let problem = problem.max_logit(&largest_score);
     let plan = Plan::new(&problem, &PlanOptions::new()).unwrap();
-    let arguments = Arguments::new(q, k, v, o).o_scale(o_scale);
+    let arguments = Arguments::new(q, k, v, o).o_scale(o_scale).max_logit(largest_score);
     plan.run(arguments.amax_o(largest_o).amax_s(largest_s), &mut Workspace::new()).unwrap();
 
-    let (wanted, _) = expected(&data, |_, dot| Some(SCALE * dot), |_| 1.0, None);
+    let score = std::cell::Cell::new(f64::NEG_INFINITY);
+    let seen = |_, dot| {
+        score.set(score.get().max(SCALE * dot));
+        Some(SCALE * dot)
+    };
+    let (wanted, _) = expected(&data, seen, |_| 1.0, None);
+    assert!((f64::from(max_logit[0]) - score.get()).abs() < 1e-5);
     for (head, wanted) in wanted.chunks(SQ * DV).enumerate() {
         let largest = wanted.iter().fold(0.0f64, |a, x| a.max(x.abs()));
         assert!((f64::from(amax_o[head]) - largest).abs() < 1e-5);

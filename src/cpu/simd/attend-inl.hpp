@@ -197,9 +197,14 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   if (wants_largest(p)) {
     const double above = static_cast<double>(largest) * scale.power -
                          reference_of(largest, scale.power);  // exponent of the largest score
+    const double score = static_cast<double>(largest) * scale.score + shift;
+    const auto kNoScore = static_cast<double>(kRemoved);
     add_largest(p, args, job.batch, head,
-                largest_magnitude(o, p.head_dim_v, static_cast<float>(factor)),
-                denominator == 0 ? 0 : static_cast<float>(probability * std::exp2(above)));
+                {largest_magnitude(o, p.head_dim_v, static_cast<float>(factor)),
+                 denominator == 0 ? 0 : static_cast<float>(probability * std::exp2(above)),
+                 static_cast<float>(denominator == 0          ? kNoScore
+                                    : std::isnan(denominator) ? denominator
+                                                              : score)});
   }
   if (!p.has_lse) return;
   const double lse = sum == 0 ? -std::numeric_limits<double>::infinity() : natural + std::log(sum);

@@ -46,10 +46,10 @@ class Judged {
     if (bend) bend(host_);
     reference_ = *bench::compute_reference(host_);
     o().assign(reference_.o);
-    for (const auto& [name, values] : {std::pair{"amax_o", &reference_.amax_o},
-                                       {"amax_s", &reference_.amax_s},
-                                       {"lse", &reference_.lse}}) {
-      if (host_.has(name)) host_.at(name).assign(*values);
+    if (host_.has("lse")) host_.at("lse").assign(reference_.lse);
+    for (size_t i = 0; i < kLargestOutputs.size(); ++i) {
+      const char* const name = kLargestOutputs[i].name;
+      if (host_.has(name)) host_.at(name).assign(reference_.largest[i]);
     }
   }
 
@@ -269,7 +269,8 @@ TEST(Gates, AnInfinityOfAnFp8OutputIsTheLargestNumber) {
 TEST(Gates, FailALargestValueThatIsOff) {
   for (const DType dtype : kTypes) {
     Problem problem = problem_of(dtype);
-    problem.amax_o = problem.amax_s = TensorDesc::contiguous(DType::f32, {1, 4});
+    problem.amax_o = problem.amax_s = problem.max_logit =
+        TensorDesc::contiguous(DType::f32, {1, 4});
     Judged judged(problem);
     ASSERT_TRUE(judged.judge().passed) << judged.judge().failure;
     const bench::GateLimits limits = bench::gate_limits(dtype);
@@ -280,15 +281,18 @@ TEST(Gates, FailALargestValueThatIsOff) {
         judged.host().at(name).set(2, right + sign * 1.2 * limit);
         judged.expect_failure(std::string(name) + "[0, 2] is ");
       }
-      for (const double kind : {kNaN, kInf, -right}) {
+      for (const double kind : {kNaN, kInf, -kInf, -right}) {
         judged.host().at(name).set(2, kind);
         judged.expect_failure(std::string(name) + "[0, 2] is ");
       }
       judged.host().at(name).set(2, right);
     };
-    const double o = judged.reference().amax_o[2], s = judged.reference().amax_s[2];
+    const auto& [of_o, of_s, of_scores] = judged.reference().largest;
+    const double o = of_o[2], s = of_s[2];
     expect_both("amax_o", o, limits.max_scaled_error * std::max(1.0, o));
     expect_both("amax_s", s, 2 * limits.lse_error * s);
+    expect_both("max_logit", of_scores[2],
+                limits.lse_error + std::abs(of_scores[2]) * judged.reference().lse_rounding);
   }
 }
 

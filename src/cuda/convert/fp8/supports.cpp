@@ -32,8 +32,8 @@ std::string refuse_sizes(const ForwardProblem& p) {
 
 Supports supports() {
   using enum Feature;
-  return {.features =
-              Features::all() - feature_sets::kCaches - Features{tree_mask, v_transposed, amax_s},
+  return {.features = Features::all() - feature_sets::kCaches -
+                      Features{tree_mask, v_transposed, amax_s, max_logit},
           .q = kFp8,
           .o = kUpTo32Bits,
           .head_dims = {.most = 4096},  // more than any kernel takes

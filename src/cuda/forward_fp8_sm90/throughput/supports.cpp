@@ -62,7 +62,7 @@ Supports supports_192x64() {
 
 Supports option_supports() {
   using enum Feature;
-  return {.features = feature_sets::kShapes | feature_sets::kLargest |
+  return {.features = feature_sets::kShapes | feature_sets::kMagnitudes |
                       Features{sinks, softcap, scale_not_positive, o_apart, o_scale},
           .q = kFp8,
           .o = kUpTo32Bits,

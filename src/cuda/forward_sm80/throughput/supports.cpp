@@ -129,7 +129,7 @@ Supports supports(Kind kind) {
                       return refusal.empty() && kind == Kind::paged ? refuse_cache(p) : refusal;
                     }};
   if (kind == Kind::fp8) {
-    supports.features = supports.features | feature_sets::kLargest |
+    supports.features = supports.features | feature_sets::kMagnitudes |
                         flashcore::Features{k_apart, block_scales, o_scale};
   } else if (kind == Kind::paged) {
     // It looks for nothing but the band, and copies whole chunks.
