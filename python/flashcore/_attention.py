@@ -5,7 +5,8 @@ from typing import Any, Literal, NoReturn
 
 from ._backend import dropout_of, find, registered
 from ._call import Call
-from ._options import Options, refuse_unknown
+from ._operands import Options
+from ._options import refuse_unknown
 from ._plan import cache, explained
 
 Alignment = Literal["top_left", "bottom_right", "given"]

@@ -10,8 +10,8 @@ from ._call import OUTPUTS, Call, Fields, present
 from ._errors import InvalidArgumentError
 from ._layout import Layout, wrong_type
 from ._library import CPU, error, library
-from ._operands import LARGEST, OPTIONAL_TENSORS
-from ._options import Options, seed, window_of
+from ._operands import LARGEST, OPTIONAL_TENSORS, Options
+from ._options import seed, window_of
 from ._plan import (
     ARGUMENTS_SIZE,
     FOUR_POINTERS_SIZE,

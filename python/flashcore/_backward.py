@@ -18,8 +18,8 @@ from ._library import (
     sized,
     with_defaults,
 )
-from ._operands import NO_LARGEST
-from ._options import Options, plan_options
+from ._operands import NO_LARGEST, Options
+from ._options import plan_options
 from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
 OUTPUTS = ("dq", "dk", "dv", "d_bias", "d_sinks", "d_alibi_slopes")

@@ -8,8 +8,8 @@ from ._backend import dropout_of, find, hashable, is_array, seeds
 from ._backward import OPTIONAL_OUTPUTS, BackwardCall, BackwardPlan, Gradients
 from ._errors import Error
 from ._layout import F32, Layout, dense_strides
-from ._operands import OPTIONAL_TENSORS
-from ._options import Options, flag, refuse_unknown
+from ._operands import OPTIONAL_TENSORS, Options
+from ._options import flag, refuse_unknown
 from ._plan import Request
 
 

@@ -22,8 +22,8 @@ from ._jax_sharding import in_shard_map, partitioned
 from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA
 from ._numpy import numpy_dtype
-from ._operands import LARGEST, LARGEST_OF, NO_LARGEST
-from ._options import Options, window_of
+from ._operands import LARGEST, LARGEST_OF, NO_LARGEST, Options
+from ._options import window_of
 from ._plan import (
     WORKSPACE_ALIGNMENT,
     Request,

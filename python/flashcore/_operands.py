@@ -1,10 +1,10 @@
-"""The table of operands: the dtypes and dimensions of each array that a call takes or returns.
+"""The tables of a call: the dtypes and dimensions of each array that it takes or returns, and its options.
 
 Read by the checks of dtypes, by the structs of _library.py, and by the transforms that map a call
 over a batch (_torch_vmap.py) or over devices (_jax_sharding.py).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Operand(NamedTuple):
@@ -91,6 +91,31 @@ OPERANDS = {
         ("seqlens", _I32, "B"),
     )
 }
+class Options(NamedTuple):
+    """The keywords of `attention` that are not arrays, in the order of a plan's key."""
+
+    causal: Any
+    softmax_scale: Any
+    softcap: Any
+    alignment: Any
+    causal_offset: Any
+    window: Any
+    dropout_p: Any
+    out_dtype: Any
+    return_lse: Any
+    return_amax: Any
+    return_max_logit: Any
+    kv_scale_block: Any
+    max_seqlen_q: Any
+    max_seqlen_kv: Any
+    v_transposed: Any
+    kernel: Any
+    threads: Any
+    batch_invariant: Any
+    early_start: Any
+    deterministic: Any
+
+
 # The dtypes of arguments that are a dtype themselves.
 DTYPES = {"out_dtype": OPERANDS["out"].dtypes, "grad_dtype": _WIDE, "dtype": _F8}
 

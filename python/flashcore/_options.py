@@ -4,39 +4,14 @@ import math
 import numbers
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ._errors import ArgumentTypeError, InvalidArgumentError
 from ._layout import wrong_type
 from ._library import PlanOptions, Problem, with_defaults
-from ._operands import LARGEST_OF
+from ._operands import LARGEST_OF, Options
 
 ALIGNMENTS = {"top_left": 0, "bottom_right": 1, "given": 2}
-
-
-class Options(NamedTuple):
-    """The keywords of `attention` that are not arrays, in the order of a plan's key."""
-
-    causal: Any
-    softmax_scale: Any
-    softcap: Any
-    alignment: Any
-    causal_offset: Any
-    window: Any
-    dropout_p: Any
-    out_dtype: Any
-    return_lse: Any
-    return_amax: Any
-    return_max_logit: Any
-    kv_scale_block: Any
-    max_seqlen_q: Any
-    max_seqlen_kv: Any
-    v_transposed: Any
-    kernel: Any
-    threads: Any
-    batch_invariant: Any
-    early_start: Any
-    deterministic: Any
 
 
 # Names of options in other libraries.

@@ -31,8 +31,8 @@ from ._library import (
     library,
     with_defaults,
 )
-from ._operands import CACHE_TENSORS, OPTIONAL_TENSORS
-from ._options import Options, fill_problem, flag, largest_of, plan_options
+from ._operands import CACHE_TENSORS, OPTIONAL_TENSORS, Options
+from ._options import fill_problem, flag, largest_of, plan_options
 
 # flashcore_arguments, all of it 8-byte members: struct_size, q, k, v, o, lse, the optional tensors
 # in the order of OPTIONAL_TENSORS without the last two, dropout's seed and offset, its state, the

@@ -23,8 +23,8 @@ from ._library import (
     sized,
     with_defaults,
 )
-from ._operands import APPEND_TENSORS, CACHE_TENSORS, OPTIONAL_TENSORS
-from ._options import Options, flag, integer, real, refuse_unknown
+from ._operands import APPEND_TENSORS, CACHE_TENSORS, OPTIONAL_TENSORS, Options
+from ._options import flag, integer, real, refuse_unknown
 from ._plan import Plan, Request, cache
 
 

@@ -15,8 +15,8 @@ from ._backend import seeds
 from ._backward import BackwardCall, Gradients
 from ._call import Call, Fields
 from ._errors import Error, InvalidArgumentError, UnsupportedError
-from ._operands import LARGEST, OPTIONAL_TENSORS
-from ._options import Options, largest_of
+from ._operands import LARGEST, OPTIONAL_TENSORS, Options
+from ._options import largest_of
 from ._torch import DTYPE_OF, TorchTensors, draw_dropout, in_transform, refuse_nested
 from ._torch_backward import Differentiated, differentiate, save_for_backward
 from ._torch_schema import (

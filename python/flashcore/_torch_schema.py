@@ -6,8 +6,7 @@ import torch
 
 from ._layout import CPU_DEVICE, Layout
 from ._layout import like as strides_like
-from ._operands import OPTIONAL_TENSORS
-from ._options import Options
+from ._operands import LARGEST_OF, OPTIONAL_TENSORS, Options
 
 library = torch.library.Library("flashcore", "DEF")
 TAGS = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)
@@ -20,7 +19,7 @@ TENSORS_SCHEMA = ", ".join(
 OPTIONS_SCHEMA = (
     "bool causal, float? softmax_scale, float softcap, str alignment, SymInt causal_offset, "
     "SymInt window_left, SymInt window_right, float dropout_p, ScalarType? out_dtype, "
-    "bool return_lse, bool return_amax, bool return_max_logit, SymInt kv_scale_block, "
+    f"bool return_lse, {', '.join(f'bool {name}' for name in LARGEST_OF)}, SymInt kv_scale_block, "
     "SymInt max_seqlen_q, SymInt max_seqlen_kv, bool v_transposed, str? kernel, int threads, bool batch_invariant, "
     "bool early_start, bool deterministic"
 )

@@ -38,7 +38,7 @@ std::string text_of(Dtypes dtypes) {
 // ---- one feature
 
 const Given* given(Feature feature) {
-  for (const Given& one : all_given()) {
+  for (const Given& one : given::kAll) {
     if (one.feature == feature) return &one;
   }
   return nullptr;
@@ -138,7 +138,7 @@ std::string refuse_feature(Feature one, const AnyProblem& problem) {
 // Refuses a problem without any of the features that the kernel is for.
 std::string refuse_without(Features needs) {
   std::vector<std::string> names;
-  for (const Given& one : all_given()) {
+  for (const Given& one : given::kAll) {
     if (needs.has(one.feature)) names.emplace_back(one.name);
   }
   if (names.size() == 1) return names[0] + ": is not given, wanted it";

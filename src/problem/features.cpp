@@ -12,41 +12,6 @@ namespace {
 
 using enum Feature;
 
-constexpr std::string_view kNone = "none", kInOnePiece = "keys and values in one piece",
-                           kNoOthers = "O and LSE only";
-
-template <auto kMember>
-bool is_present(const ForwardProblem& p) {
-  return (p.*kMember).present;
-}
-
-constexpr Given kGiven[] = {
-    {packed, "cu_seqlens_q", "a batch that is not packed",
-     [](const ForwardProblem& p) { return p.packed; }},
-    {seqlens_q, "seqlens_q", kNone, is_present<&ForwardProblem::seqlens_q>},
-    {seqlens_kv, "seqlens_kv", kNone, is_present<&ForwardProblem::seqlens_kv>},
-    {causal_offsets, "causal_offsets", kNone, is_present<&ForwardProblem::causal_offsets>},
-    {page_table, "page_table", kInOnePiece,
-     [](const ForwardProblem& p) { return p.paging.present && !p.paging.flat; }},
-    {kv_indices, "kv_indices", kInOnePiece,
-     [](const ForwardProblem& p) { return p.paging.present && p.paging.flat; }},
-    {cache_leftpad, "cache_leftpad", "keys from the first row",
-     is_present<&ForwardProblem::cache_leftpad>},
-    {v_transposed, "v_transposed", "V in rows of keys",
-     [](const ForwardProblem& p) { return p.v_transposed; }},
-    {tree_mask, "tree_mask", "a mask of pairs", is_present<&ForwardProblem::tree_mask>},
-    {bias, "bias", kNone, is_present<&ForwardProblem::bias>},
-    {mask, "mask", kNone, is_present<&ForwardProblem::mask>},
-    {alibi_slopes, "alibi_slopes", kNone, is_present<&ForwardProblem::alibi_slopes>},
-    {sinks, "sinks", kNone, is_present<&ForwardProblem::sinks>},
-    {dropout_state, "dropout_state", "seed and offset as numbers",
-     is_present<&ForwardProblem::dropout_state>},
-    {o_scale, "o_scale", "an O without a scale", is_present<&ForwardProblem::o_scale>},
-    {amax_o, "amax_o", kNoOthers, is_present<&ForwardProblem::amax_o>},
-    {amax_s, "amax_s", kNoOthers, is_present<&ForwardProblem::amax_s>},
-    {max_logit, "max_logit", kNoOthers, is_present<&ForwardProblem::max_logit>},
-};
-
 class Collected {
  public:
   void add(bool asked, Feature one) {
@@ -98,8 +63,6 @@ void add_layouts(Collected& all, const ForwardProblem& p) {
 
 }  // namespace
 
-std::span<const Given> all_given() { return kGiven; }
-
 std::array<TensorRows, 4> forward_rows(const ForwardProblem& p) {
   const int64_t lead_q = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
@@ -127,7 +90,7 @@ std::string unmapped(const TensorRows& t) {
 
 Features features_of(const ForwardProblem& p) {
   Collected all;
-  for (const Given& one : kGiven) all.add(one.is_in(p), one.feature);
+  for (const Given& one : given::kAll) all.add(one.is_in(p), one.feature);
   add_types(all, p);
   add_shapes(all, p);
   add_scores(all, p);

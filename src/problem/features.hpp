@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -118,7 +117,43 @@ struct Given {
   std::string_view wanted;  // by a kernel that does not have it
   bool (*is_in)(const ForwardProblem&);
 };
-std::span<const Given> all_given();
+namespace given {
+using enum Feature;
+inline constexpr std::string_view kNone = "none", kInOnePiece = "keys and values in one piece",
+                                  kNoOthers = "O and LSE only";
+
+template <auto kMember>
+bool is_present(const ForwardProblem& p) {
+  return (p.*kMember).present;
+}
+
+inline constexpr Given kAll[] = {
+    {packed, "cu_seqlens_q", "a batch that is not packed",
+     [](const ForwardProblem& p) { return p.packed; }},
+    {seqlens_q, "seqlens_q", kNone, is_present<&ForwardProblem::seqlens_q>},
+    {seqlens_kv, "seqlens_kv", kNone, is_present<&ForwardProblem::seqlens_kv>},
+    {causal_offsets, "causal_offsets", kNone, is_present<&ForwardProblem::causal_offsets>},
+    {page_table, "page_table", kInOnePiece,
+     [](const ForwardProblem& p) { return p.paging.present && !p.paging.flat; }},
+    {kv_indices, "kv_indices", kInOnePiece,
+     [](const ForwardProblem& p) { return p.paging.present && p.paging.flat; }},
+    {cache_leftpad, "cache_leftpad", "keys from the first row",
+     is_present<&ForwardProblem::cache_leftpad>},
+    {v_transposed, "v_transposed", "V in rows of keys",
+     [](const ForwardProblem& p) { return p.v_transposed; }},
+    {tree_mask, "tree_mask", "a mask of pairs", is_present<&ForwardProblem::tree_mask>},
+    {bias, "bias", kNone, is_present<&ForwardProblem::bias>},
+    {mask, "mask", kNone, is_present<&ForwardProblem::mask>},
+    {alibi_slopes, "alibi_slopes", kNone, is_present<&ForwardProblem::alibi_slopes>},
+    {sinks, "sinks", kNone, is_present<&ForwardProblem::sinks>},
+    {dropout_state, "dropout_state", "seed and offset as numbers",
+     is_present<&ForwardProblem::dropout_state>},
+    {o_scale, "o_scale", "an O without a scale", is_present<&ForwardProblem::o_scale>},
+    {amax_o, "amax_o", kNoOthers, is_present<&ForwardProblem::amax_o>},
+    {amax_s, "amax_s", kNoOthers, is_present<&ForwardProblem::amax_s>},
+    {max_logit, "max_logit", kNoOthers, is_present<&ForwardProblem::max_logit>},
+};
+}  // namespace given
 
 Features features_of(const ForwardProblem& p);
 Features features_of(const BackwardProblem& p);

@@ -5,8 +5,7 @@ use flashcore_sys as sys;
 
 use crate::cuda::DeviceArguments;
 use crate::error::{Error, Result};
-use crate::problem::{page_status_desc, Problem};
-use crate::setters::{with_inputs, with_outputs};
+use crate::problem::{page_status_desc, with_inputs, with_outputs, Problem};
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
 /// The inputs of a pass in addition to its own tensors.
@@ -124,7 +123,7 @@ macro_rules! setters_of_forward {
             self
         }
 
-        $crate::setters::with_outputs!(setters_of_outputs);
+        $crate::problem::with_outputs!(setters_of_outputs);
     };
 }
 

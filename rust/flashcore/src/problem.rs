@@ -3,7 +3,7 @@ use std::mem::size_of;
 use flashcore_sys as sys;
 
 use crate::error::{check, Error, Result};
-use crate::setters::{setters, with_inputs, with_outputs};
+use crate::setters::setters;
 use crate::tensor::{TensorDesc, ABSENT};
 
 /// The position of the diagonal: query i is aligned with key i + offset.
@@ -44,6 +44,27 @@ pub struct Problem {
     kv_scale_block: usize,
     max_seqlens: (usize, usize),
 }
+
+/// Calls a macro with what was given before, and the names of the optional inputs of attention.
+macro_rules! with_inputs {
+    ($then:ident $($before:ident)*) => {
+        $then! {
+            $($before)*
+            bias mask alibi_slopes sinks q_scale k_scale v_scale
+            cu_seqlens_q cu_seqlens_kv seqlens_q seqlens_kv causal_offsets dropout_state
+            page_table kv_indptr kv_indices kv_last_page_len cache_leftpad tree_mask o_scale
+        }
+    };
+}
+
+/// Calls a macro in the same way with the names of the optional outputs, but for page_status.
+macro_rules! with_outputs {
+    ($then:ident $($before:ident)*) => {
+        $then! { $($before)* lse amax_o amax_s max_logit }
+    };
+}
+
+pub(crate) use {with_inputs, with_outputs};
 
 macro_rules! optional_tensors {
     ($($name:ident)*) => {
