@@ -51,7 +51,7 @@ struct Outcome {
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
   std::vector<std::pair<std::string, double>>
-      largest;  // those of kLargestOutputs that were requested
+      largest;  // the requested ones of kLargestOutputs
   double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }

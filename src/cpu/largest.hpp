@@ -14,7 +14,7 @@ inline bool wants_largest(const ForwardProblem& p) {
                      [&](const Largest& one) { return (p.*one.output).present; });
 }
 
-// Sets all elements to those of no rows. Call it before the first row is added.
+// Clears all elements. Call it before the first row is added.
 void clear_largest(const ForwardProblem& p, const Arguments& args);
 
 // Adds a row's values, in the order of kLargestOutputs. NaN counts as the largest.
