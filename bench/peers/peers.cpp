@@ -43,7 +43,7 @@ Status write_piece(const std::string& folder, std::string_view name,
 }  // namespace
 
 // Adds the features that peers are asked for; a packed batch by the starts of its entries, and a bias, mask or slopes
-// by their types and shapes, beside the file of their piece.
+// by their types and shapes, next to the file of their piece.
 Status Peers::add_features(const Case& one, Json& request) {
   const Problem problem = to_problem(one);
   Random random = random_of_options();
