@@ -2,8 +2,8 @@
 # The checks that a decode kernel must pass before it is chosen automatically, on a machine with a
 # GPU: device tests, gates, sanitizers, and times. Needs a finished build: cmake --build build.
 #
-# usage: scripts/gate_decode.sh KERNEL [OUT]    decode_sm80 or decode_sm90; evidence and logs go to OUT,
-#                                               default: build/gate_KERNEL
+# usage: scripts/gate_decode.sh KERNEL [OUT]    decode_sm80, decode_sm90 or mla_sm90; evidence and logs go to
+#                                               OUT, default: build/gate_KERNEL
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kernel=$1
@@ -11,6 +11,12 @@ out=${2:-build/gate_$kernel}
 mkdir -p "$out"
 flashcore=build/bin/flashcore
 verify=("$flashcore" verify --device cuda --kernel "$kernel")
+suites=decode,paged,ragged,speculative
+if [[ $kernel == mla_sm90 ]]; then
+  # Only latent rows.
+  verify+=(--shapes none --latent)
+  suites=mla
+fi
 
 # One captured graph for all lengths; equal bits; page indices.
 build/tests/cuda/device/device_test --gtest_filter="*Decode*" | tee "$out/device.txt"
@@ -31,5 +37,5 @@ fi
 "${verify[@]}" --shapes none --paged --narrow --random 12 --sanitizers --random-seed 194000000 \
   --out "$out/sanitizers.json"
 
-"$flashcore" bench --device cuda --suite decode,paged,ragged,speculative --also "$kernel" --peers auto \
+"$flashcore" bench --device cuda --suite "$suites" --also "$kernel" --peers auto \
   --backends flash,cudnn --out "$out/bench-decode.json"

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 LARGEST_SCORES = 2e9  # bytes of fp32 scores that an unfused backend may write
 # Features of a request, if the case has them: [left, right], -1 for no limit; a number; the starts
-# of a packed batch's entries, whose tensors are [total, heads, head_dim].
-FEATURES = ("window", "softcap", "starts_q", "starts_kv")
+# of a packed batch's entries, whose tensors are [total, heads, head_dim]; and tensors, as in docs/semantics.md.
+TENSORS = ("bias", "mask", "alibi_slopes")
+FEATURES = ("window", "softcap", "starts_q", "starts_kv", *TENSORS)
 PAGE = 16  # keys per page of FlashInfer's cache
 FLASHINFER_WORKSPACE = 128 << 20  # bytes, as its documentation recommends
 
@@ -42,11 +43,13 @@ def reach(window, causal):
 
 def sdpa(name):
     """A maker for PyTorch's scaled_dot_product_attention with this backend."""
-    def make(q, k, v, causal):
+    def make(q, k, v, causal, **pairs):  # bias or mask: its name for both
         import torch
         from torch.nn.functional import scaled_dot_product_attention
         mask = mask_of(q, k, causal)
-        words = {"is_causal": True} if mask == "square" else {}
+        if pairs and (mask or len(pairs) > 1):
+            raise RuntimeError("one mask alone is asked of PyTorch here")
+        words = {"is_causal": True} if mask == "square" else {"attn_mask": one for one in pairs.values()}
         if mask == "lower_right":
             lengths = q.shape[2], k.shape[2]
             if name in ("flash", "efficient") and q.device.type == "cuda":
@@ -69,12 +72,12 @@ def sdpa_context(name):
     return lambda: sdpa_kernel(backend)
 
 
-def flex(q, k, v, causal, window=(-1, -1), softcap=0):
+def flex(q, k, v, causal, window=(-1, -1), softcap=0, bias=None, mask=None, alibi_slopes=None):
     # Imported here: its compiler takes seconds to import, and only some cases use it.
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     compiled = torch.compile(flex_attention, dynamic=False)
-    mask, offset = None, k.shape[2] - q.shape[2]
+    blocks, offset = None, k.shape[2] - q.shape[2]
     left, right = reach(window, mask_of(q, k, causal))
     sees = None
     if left >= 0 and right >= 0:
@@ -86,11 +89,21 @@ def flex(q, k, v, causal, window=(-1, -1), softcap=0):
     elif right >= 0:
         def sees(b, h, i, j):
             return i + offset + right >= j
+    if mask is not None:  # [1, 1, queries, keys]
+        if sees:
+            raise RuntimeError("a mask alone is asked of FlexAttention here")
+
+        def sees(b, h, i, j):
+            return mask[0, 0, i, j]
     if sees:
-        mask = create_block_mask(sees, None, None, q.shape[2], k.shape[2], device=q.device)
-    words = {"block_mask": mask, "enable_gqa": q.shape[1] != k.shape[1]}
+        blocks = create_block_mask(sees, None, None, q.shape[2], k.shape[2], device=q.device)
+    words = {"block_mask": blocks, "enable_gqa": q.shape[1] != k.shape[1]}
     if softcap:
         words["score_mod"] = lambda score, b, h, i, j: softcap * torch.tanh(score / softcap)
+    elif bias is not None:  # [1, heads, queries, keys]
+        words["score_mod"] = lambda score, b, h, i, j: score + bias[0, h, i, j]
+    elif alibi_slopes is not None:
+        words["score_mod"] = lambda score, b, h, i, j: score - alibi_slopes[h] * (i + offset - j).abs()
     return lambda: compiled(q, k, v, **words)
 
 
@@ -194,7 +207,7 @@ def flash_attn(module, no_end=-1):
 
     varlen = hasattr(module, "flash_attn_varlen_func")
     return Calls(token_major(attention()), backward(), backward(deterministic=True),
-                 FEATURES if varlen else ("window", "softcap"))
+                 ("window", "softcap", *(("starts_q", "starts_kv") if varlen else ())))
 
 
 def flash_attn_4(module):
@@ -264,12 +277,13 @@ def scores_fit(case):
 
 def fits_flex(case):
     """It compiles for each shape, so only few suites use it."""
-    return case["suite"] in ("five", "backward")
+    return case["suite"] in ("five", "backward", "features")
 
 
 class Backend:
     """`make` and `make_backward` return a call for tensors, which runs within `context`, or are
-    None; `fits` selects cases. `features`: those that `make_backward` supports."""
+    None; `fits` selects cases. `features`: those that `make_backward` supports; `make` of these TENSORS, if it
+    takes tensors beside Q, K and V."""
 
     def __init__(self, name, version, make, fits=always, context=contextlib.nullcontext,
                  make_backward=None, features=()):
@@ -278,7 +292,8 @@ class Backend:
 
     def computes(self, request):
         backward = request.get("pass") == "backward"
-        if any(name in request and not (backward and name in self.features) for name in FEATURES):
+        has = [name for name in self.features if backward or name in TENSORS]
+        if any(name in request and name not in has for name in FEATURES):
             return False
         return (self.make_backward if backward else self.make) is not None and self.fits(request)
 
@@ -343,10 +358,11 @@ def backends(torch, device, option):
     for name in names:
         text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version
         found.append(Backend(name, text, sdpa(name), scores_fit if name == "math" else always,
-                             sdpa_context(name), backward_of(sdpa(name))))
+                             sdpa_context(name), backward_of(sdpa(name)),
+                             () if name == "flash" and device != "cpu" else ("bias", "mask")))
     if device != "cpu":
         found.append(Backend("flex", version, flex, fits_flex, make_backward=flex_backward,
-                             features=("window", "softcap")))
+                             features=("window", "softcap", *TENSORS)))
         more, missing = package_backends(wanted)
         found += more
     if wanted is not None:

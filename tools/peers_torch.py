@@ -23,7 +23,7 @@ import platform
 import sys
 import time
 
-from peers_backends import FEATURES, backends, first_line
+from peers_backends import FEATURES, TENSORS, backends, first_line
 
 MOST_CALLS = 4000
 
@@ -154,12 +154,16 @@ class Server:
 
     def tensor(self, request, name, heads, seqlen):
         """Returns a piece repeated to the tensor's size."""
-        dtypes = {"f32": self.torch.float32, "f16": self.torch.float16, "bf16": self.torch.bfloat16}
-        data = bytearray((pathlib.Path(request["folder"]) / name).read_bytes())
-        piece = self.torch.frombuffer(data, dtype=dtypes[request["dtype"]]).to(self.device)
         batch, head_dim = request["batch"], request["head_dim"]
         packed = "starts_q" in request
         shape = (batch * seqlen, heads, head_dim) if packed else (batch, heads, seqlen, head_dim)
+        return self.repeated(request["folder"], name, request["dtype"], shape)
+
+    def repeated(self, folder, name, dtype, shape):
+        dtypes = {"f32": self.torch.float32, "f16": self.torch.float16, "bf16": self.torch.bfloat16,
+                  "boolean": self.torch.bool}
+        data = bytearray((pathlib.Path(folder) / name).read_bytes())
+        piece = self.torch.frombuffer(data, dtype=dtypes[dtype]).to(self.device)
         out = self.torch.empty(math.prod(shape), dtype=piece.dtype, device=self.device)
         whole = out.numel() // piece.numel() * piece.numel()
         out[:whole].view(-1, piece.numel()).copy_(piece)
@@ -179,20 +183,22 @@ class Server:
         d_o = None
         if request.get("pass") == "backward":
             d_o = self.tensor(request, "d_o", request["heads_q"], request["seqlen_q"])
-        return {"backends": [self.computed(request, backend, q, copies, d_o)
+        features = {name: request[name] for name in FEATURES if name in request}
+        features |= {name: self.repeated(request["folder"], name, **features[name])
+                     for name in TENSORS if name in features}
+        return {"backends": [self.computed(request, backend, q, copies, d_o, features)
                              for backend in self.backends if backend.computes(request)]}
 
-    def computed(self, request, backend, q, copies, d_o):
+    def computed(self, request, backend, q, copies, d_o, features):
         answer = {"name": backend.name, "version": backend.version}
         try:
             with backend.context(), self.timer.context():
                 if d_o is None:
                     with self.torch.no_grad():
-                        call = round_robin([backend.make(q, k, v, request["causal"])
+                        call = round_robin([backend.make(q, k, v, request["causal"], **features)
                                         for k, v in copies])
                         parts = [(call(), request["blocks"])]
                 else:
-                    features = {name: request[name] for name in FEATURES if name in request}
                     call = backend.make_backward(q, *copies[0], d_o, request["causal"], **features)
                     blocks = request["blocks_q"], request["blocks_kv"], request["blocks_kv"]
                     starts = [request.get(f"starts_{side}") for side in ("q", "kv", "kv")]

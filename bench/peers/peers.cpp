@@ -31,22 +31,44 @@ std::string text_of(const Json& value, const char* name) {
   return printable(found->get<std::string>().substr(0, 300));
 }
 
-// Adds the features that peers are asked for; a packed batch by the starts of its entries.
-void add_features(const Case& one, Json& request) {
-  if (one.window_left >= 0 || one.window_right >= 0) {
-    request["window"] = {one.window_left, one.window_right};
-  }
-  if (one.softcap > 0) request["softcap"] = one.softcap;
-  if (!one.packed) return;
-  const Problem problem = to_problem(one);
-  request["starts_q"] = packed_starts(problem.q.shape[0], one.batch, problem.max_seqlen_q);
-  request["starts_kv"] = packed_starts(problem.k.shape[0], one.batch, problem.max_seqlen_kv);
+Status write_piece(const std::string& folder, std::string_view name,
+                   std::span<const std::byte> piece) {
+  std::ofstream file(fmt::format("{}/{}", folder, name), std::ios::binary);
+  file.write(reinterpret_cast<const char*>(piece.data()),
+             static_cast<std::streamsize>(piece.size()));
+  if (file.flush()) return {};
+  return unsupported("peers: {}: cannot be written", folder);
 }
 
 }  // namespace
 
+// Adds the features that peers are asked for; a packed batch by the starts of its entries, and a bias, mask or slopes
+// by their types and shapes, next to the file of their piece.
+Status Peers::add_features(const Case& one, Json& request) {
+  const Problem problem = to_problem(one);
+  Random random = random_of_options();
+  for (const auto& [name, piece] : pieces_of_options(problem, random)) {
+    const TensorDesc& desc = name == "bias"   ? *problem.bias
+                             : name == "mask" ? *problem.mask
+                                              : *problem.alibi_slopes;
+    FLASHCORE_RETURN_IF_ERROR(write_piece(folder_.path(), name, piece.bytes()));
+    request[name] = {{"dtype", to_string(desc.dtype)},
+                     {"shape", std::vector(desc.shape.begin(), desc.shape.begin() + desc.rank)}};
+  }
+  if (one.window_left >= 0 || one.window_right >= 0) {
+    request["window"] = {one.window_left, one.window_right};
+  }
+  if (one.softcap > 0) request["softcap"] = one.softcap;
+  if (!one.packed) return {};
+  request["starts_q"] = packed_starts(problem.q.shape[0], one.batch, problem.max_seqlen_q);
+  request["starts_kv"] = packed_starts(problem.k.shape[0], one.batch, problem.max_seqlen_kv);
+  return {};
+}
+
 bool asks_peers(const Case& one, bool backward) {
   Case others = one;
+  others.bias.reset();
+  others.mask = others.alibi = false;
   if (backward) {
     others.window_left = others.window_right = -1;
     others.softcap = 0;
@@ -110,11 +132,7 @@ Status Peers::write_pieces(const TiledInputs& inputs) {
   const std::string dtype(to_string(inputs.dtype()));
   if (written_ == dtype) return {};
   for (const char* const name : {"q", "k", "v", "d_o"}) {
-    std::ofstream file(folder_.path() + "/" + name, std::ios::binary);
-    const std::span<const std::byte> piece = inputs.piece(name);
-    file.write(reinterpret_cast<const char*>(piece.data()),
-               static_cast<std::streamsize>(piece.size()));
-    if (!file.flush()) return unsupported("peers: {}: cannot be written", folder_.path());
+    FLASHCORE_RETURN_IF_ERROR(write_piece(folder_.path(), name, inputs.piece(name)));
   }
   written_ = dtype;
   return {};
@@ -137,7 +155,7 @@ Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string
                   {"causal", one.causal},
                   {"copies", rotated_copies(one)}};
   request.update(reference.request());
-  add_features(one, request);
+  FLASHCORE_RETURN_IF_ERROR(add_features(one, request));
   const Result<Json> answer = process_->ask(request, kCaseSeconds);
   if (!answer.ok()) return answer.status();
   std::vector<PeerVerdict> verdicts;

@@ -26,8 +26,8 @@ struct PeerVerdict {
   Verdict verdict;
 };
 
-// Returns whether the helper is asked for a case: a plain one, or for the backward pass one with features
-// that some of its libraries have: windows, softcap and packed batches. Not fp8, which they do not compute.
+// Returns whether the helper is asked for a case: a plain one, or one with features that some of its libraries have:
+// bias, mask and ALiBi, and in the backward pass windows, softcap and packed batches. Not fp8, which they do not compute.
 bool asks_peers(const Case& one, bool backward);
 
 // Returns whether the peers in this process are asked for a forward pass: a plain one, in fp8 with
@@ -67,6 +67,7 @@ class Peers {
 
  private:
   Status write_pieces(const TiledInputs& inputs);
+  Status add_features(const Case& one, nlohmann::ordered_json& request);
   PeerVerdict verdict_of(const nlohmann::ordered_json& answer, const JudgedRows& reference) const;
 
   explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}

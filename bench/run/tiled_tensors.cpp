@@ -55,7 +55,13 @@ Status TiledTensors::add_tiled(const std::string& name, const TensorDesc& desc, 
 }
 
 Status TiledTensors::add_features(const Problem& problem) {
-  Random random(4);
+  Random random = random_of_options();
+  for (auto& [name, piece] : pieces_of_options(problem, random)) {
+    const std::optional<TensorDesc>& desc = name == "bias"   ? problem.bias
+                                            : name == "mask" ? problem.mask
+                                                             : problem.alibi_slopes;
+    FLASHCORE_RETURN_IF_ERROR(add_tiled(name, *desc, std::move(piece)));
+  }
   const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
     if (!desc) return Status();
     const auto whole = static_cast<int64_t>(bytes_of(*desc) / size_of(desc->dtype));
@@ -64,9 +70,6 @@ Status TiledTensors::add_features(const Problem& problem) {
     piece.fill(draw);
     return add_tiled(name, *desc, std::move(piece));
   };
-  FLASHCORE_RETURN_IF_ERROR(add("bias", problem.bias, [&] { return random.normal(); }));
-  FLASHCORE_RETURN_IF_ERROR(
-      add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; }));
   FLASHCORE_RETURN_IF_ERROR(add("sinks", problem.sinks, [&] { return random.normal(); }));
   FLASHCORE_RETURN_IF_ERROR(add("o_scale", problem.o_scale, [] { return kOutputScale; }));
   for (const auto& [name, desc, rows, longest] :
@@ -88,9 +91,7 @@ Status TiledTensors::add_features(const Problem& problem) {
     fill_pages(random, problem, table);
     FLASHCORE_RETURN_IF_ERROR(add_tiled("page_table", *problem.page_table, std::move(table)));
   }
-  const auto heads = static_cast<double>(problem.q.shape[1]);
-  return add("alibi_slopes", problem.alibi_slopes,
-             [&, head = 0]() mutable { return std::exp2(-8.0 * ++head / heads); });
+  return {};
 }
 
 Status TiledTensors::add_lengths(const Problem& problem, std::span<const int32_t> keys) {

@@ -34,4 +34,23 @@ void read_tiled(std::span<const std::byte> piece, int64_t begin, HostTensor& to)
   }
 }
 
+std::map<std::string, HostTensor, std::less<>> pieces_of_options(const Problem& problem,
+                                                                 Random& random) {
+  std::map<std::string, HostTensor, std::less<>> pieces;
+  const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
+    if (!desc) return;
+    const auto whole = static_cast<int64_t>(bytes_of(*desc) / size_of(desc->dtype));
+    HostTensor piece(
+        TensorDesc::contiguous(desc->dtype, {std::min(whole, TiledInputs::kPieceElements)}));
+    piece.fill(draw);
+    pieces.emplace(name, std::move(piece));
+  };
+  add("bias", problem.bias, [&] { return random.normal(); });
+  add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; });
+  const auto heads = static_cast<double>(problem.q.shape[1]);
+  add("alibi_slopes", problem.alibi_slopes,
+      [&, head = 0]() mutable { return std::exp2(-8.0 * ++head / heads); });
+  return pieces;
+}
+
 }  // namespace flashcore::bench

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "bench/tensors/host_tensor.hpp"
+#include "bench/tensors/random.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -37,5 +38,10 @@ class TiledInputs {
   DType dtype_;
   std::map<std::string, HostTensor, std::less<>> pieces_;
 };
+
+// Pieces of the inputs bias, mask and alibi_slopes that a problem has; the same in another process.
+std::map<std::string, HostTensor, std::less<>> pieces_of_options(const Problem& problem,
+                                                                 Random& random);
+inline Random random_of_options() { return Random(4); }
 
 }  // namespace flashcore::bench

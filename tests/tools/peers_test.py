@@ -164,6 +164,39 @@ class Peers(unittest.TestCase):
                 self.assertEqual(pairs, seen(*lengths), lengths)
         self.assertIsNone(self.one_call(peers_backends.flex, *problem(4, 4), False)[2]["block_mask"])
 
+    def test_bias_and_masks(self):
+        given = problem(3, 5)
+        for name in ("bias", "mask"):
+            words = self.one_call(lambda *t, name=name: peers_backends.sdpa("cudnn")(*t, **{name: name}),
+                                  *given, False)[2]
+            self.assertEqual(words, {"attn_mask": name})
+        with self.assertRaises(RuntimeError):
+            peers_backends.sdpa("cudnn")(*given, True, bias="bias")
+
+    def test_flex_options(self):
+        class Pairs(dict):
+            def __getitem__(self, index):
+                return dict.__getitem__(self, index[-2:] if isinstance(index, tuple) else index)
+
+        class Number(int):
+            def __sub__(self, other):
+                return Number(int(self) - int(other))
+
+            def abs(self):
+                return abs(int(self))
+
+        numbers = Pairs({(i, j): 10 * i + j for i in range(3) for j in range(5)})
+        call = lambda **words: self.one_call(  # noqa: E731
+            lambda *t: peers_backends.flex(*t, **words), *problem(3, 5), False)[2]
+        self.assertEqual(call(bias=numbers)["score_mod"](100, 0, 1, 2, 3), 123)
+        sees = Pairs({pair: sum(pair) % 2 == 0 for pair in numbers})
+        self.assertEqual(call(mask=sees)["block_mask"], {pair for pair in sees if dict.get(sees, pair)})
+        slopes = call(alibi_slopes={1: 4})["score_mod"]  # query 0 is aligned with key 2
+        class Query(int):
+            def __add__(self, other):
+                return Number(int(self) + int(other))
+        self.assertEqual([slopes(100, 0, 1, Query(0), j) for j in (2, 4, 0)], [100, 92, 92])
+
     def test_flex_windows_and_softcaps(self):
         for lengths in LENGTHS:
             for causal in (False, True):
@@ -211,7 +244,7 @@ class Peers(unittest.TestCase):
         module = types.SimpleNamespace(flash_attn_func=None,
                                        flash_attn_varlen_func=self.record("varlen"))
         calls = peers_backends.flash_attn_4(module)
-        self.assertEqual(calls.features, peers_backends.FEATURES)
+        self.assertEqual(calls.features, ("window", "softcap", "starts_q", "starts_kv"))
         q, k, v = Tensor(9, 8, 16), Tensor(12, 2, 16), Tensor(12, 2, 16)
         self.calls.clear()
         call = calls.deterministic_backward(q, k, v, Tensor(9, 8, 16), True, starts_q=[0, 2, 9],
@@ -252,6 +285,9 @@ class Peers(unittest.TestCase):
                              ({"starts_q": [0, 3], "starts_kv": [0, 3]}, [False, True, False])):
             self.assertEqual([one.computes(backward | more) for one in (dense, packs, plain)], wanted)
         self.assertFalse(packs.computes({"suite": "features", "softcap": 30}))  # a forward pass
+        pairs = peers_backends.Backend("pairs", "1", lambda: None, features=("bias",))
+        self.assertTrue(pairs.computes({"suite": "features", "bias": {}}))
+        self.assertFalse(pairs.computes({"suite": "features", "mask": {}}))
 
     def differentiate(self):
         """A stub of torch.autograd.grad that records its calls."""

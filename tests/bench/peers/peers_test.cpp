@@ -27,6 +27,18 @@ TEST(AsksPeers, Fp8OfThoseInThisProcess) {
   EXPECT_FALSE(asks_peers(one, false));
 }
 
+TEST(AsksPeers, OptionsThatTheyHave) {
+  Case bias = of(DType::bf16), mask = bias, alibi = bias, dropout = bias;
+  bias.bias = DType::bf16;
+  mask.mask = alibi.alibi = true;
+  dropout.dropout_p = 0.1f;
+  for (const bool backward : {false, true}) {
+    for (const Case& one : {bias, mask, alibi}) EXPECT_TRUE(asks_peers(one, backward));
+    EXPECT_FALSE(asks_peers(dropout, backward)) << "their bits are others";
+  }
+  EXPECT_FALSE(asks_native_peers(bias));
+}
+
 TEST(AsksPeers, FeaturesOfNone) {
   Case scales = of(DType::f8e4m3), largest = scales, window = of(DType::bf16), output = window;
   scales.scales = true;
