@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "problem/operands.hpp"
+#include "problem/problem.hpp"
 
 namespace flashcore {
 namespace {
