@@ -18,8 +18,8 @@ if [[ ${1:-} == --scratch ]]; then
 fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flashcore/fresh
 ((EUID == 0)) || { say "Not run: only root may change into another system."; exit 77; }
-command -v debootstrap >/dev/null || { say "Not run: debootstrap is not here."; exit 77; }
-unshare --mount true 2>/dev/null || { say "Not run: mount namespaces are not allowed here."; exit 77; }
+(need_packages debootstrap) || { say "Not run: debootstrap is not here."; exit 77; }
+unshare --mount mount --bind /dev /mnt 2>/dev/null || { say "Not run: mounts are not allowed here."; exit 77; }
 
 if [[ ! -f $cache/base/made ]]; then
   # Not every machine has both of these.
@@ -39,6 +39,7 @@ system=$cache/system
 rm -rf "$system"
 cp -a "$cache/base" "$system"
 cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+chroot "$system" true || { say "Not run: chroot is not allowed here."; exit 77; }
 quietly chroot "$system" apt-get update -q || { say "Not run: the minimal system reaches no packages."; exit 77; }
 mkdir -p "$system/project" "$system/ccache"
 project_files '*' | tar -c -T - | tar -x -C "$system/project"
