@@ -1,6 +1,7 @@
 // The correctness gates of docs/accuracy.md: compare a result with the fp64 reference.
 #pragma once
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "bench/tensors/tensor_set.hpp"
+#include "problem/problem.hpp"
 
 namespace flashcore::bench {
 
