@@ -5,6 +5,7 @@
 
 #include "bench/io/tensor.hpp"
 #include "bench/text/numbers.hpp"
+#include "problem/problem.hpp"
 #include "problem/status.hpp"
 #include "problem/transposed.hpp"
 

@@ -25,6 +25,7 @@
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/report.hpp"
+#include "problem/problem.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "problem/operands.hpp"
+#include "problem/problem.hpp"
 
 namespace flashcore::bench {
 namespace {

@@ -13,6 +13,7 @@
 #include "bench/run/tiled_tensors.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "problem/dtype.hpp"
+#include "problem/problem.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {

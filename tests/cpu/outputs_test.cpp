@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/cpu/forward_problem.hpp"
+#include "problem/problem.hpp"
 #include "tests/cpu/judge.hpp"
 
 namespace flashcore {

@@ -17,6 +17,7 @@
 #include "bench/tensors/tensor_set.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
+#include "problem/problem.hpp"
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
 

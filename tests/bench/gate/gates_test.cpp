@@ -12,6 +12,7 @@
 
 #include "bench/tensors/random.hpp"
 #include "problem/dtype.hpp"
+#include "problem/problem.hpp"
 #include "tests/problem/run_plan.hpp"
 
 namespace flashcore {
