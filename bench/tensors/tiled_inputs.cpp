@@ -39,7 +39,8 @@ std::map<std::string, HostTensor, std::less<>> pieces_of_options(const Problem& 
   std::map<std::string, HostTensor, std::less<>> pieces;
   const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
     if (!desc) return;
-    const int64_t whole = element_bytes(*desc) / static_cast<int64_t>(size_of(desc->dtype));
+    const int64_t whole =
+        static_cast<int64_t>(element_bytes(*desc)) / static_cast<int64_t>(size_of(desc->dtype));
     HostTensor piece(
         TensorDesc::contiguous(desc->dtype, {std::min(whole, TiledInputs::kPieceElements)}));
     piece.fill(draw);
