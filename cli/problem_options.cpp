@@ -97,7 +97,7 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
   if (shape.size() < 2) return;
   const bool packed = problem.cu_seqlens_q && problem.cu_seqlens_q->rank == 1;
   const int64_t batch = packed ? problem.cu_seqlens_q->shape[0] - 1 : shape[0];
-  for (const Largest& one : kLargestOutputs) {
+  for (const LargestValue& one : kLargestOutputs) {
     if (!largest.at(one.flag)) continue;
     problem.*one.tensor = bench::contiguous(DType::f32, Shape{batch, shape[1]});
   }
@@ -172,10 +172,10 @@ void ProblemOptions::declare(OptionSet& options) {
                "V is [B, Hkv, Dv, columns]: fp8, as the operator transpose_v makes it");
   options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
-  for (const Largest& one : kLargestOutputs) {
+  for (const LargestValue& one : kLargestOutputs) {
     if (largest_.contains(one.flag)) continue;
     std::vector<std::string_view> names;
-    for (const Largest& other : kLargestOutputs) {
+    for (const LargestValue& other : kLargestOutputs) {
       if (std::string_view(other.flag) == one.flag) names.emplace_back(other.name);
     }
     options.flag(one.flag, largest_[one.flag],

@@ -51,8 +51,7 @@ struct Outcome {
   std::optional<bench::Verdict> verdict;
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
-  std::vector<std::pair<std::string, double>>
-      largest;  // the requested ones of kLargestOutputs
+  std::vector<std::pair<std::string, double>> largest;  // the requested ones of kLargestOutputs
   double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }
@@ -72,7 +71,7 @@ Result<bench::GradientReferences> reference_of(bench::HostBackward& host, int th
 
 std::vector<std::pair<std::string, double>> largest_of(const bench::HostProblem& host) {
   std::vector<std::pair<std::string, double>> all;
-  for (const Largest& one : kLargestOutputs) {
+  for (const LargestValue& one : kLargestOutputs) {
     if (!host.has(one.name)) continue;
     double largest = one.least;
     for (const double value : host.at(one.name).values()) {
@@ -259,7 +258,7 @@ Result<ExitCode> run_backward(const RunOptions& given, const bench::ProblemInput
                               Session& session) {
   RunOptions options = given;
   const Problem& problem = inputs.problem;
-  for (const Largest& one : kLargestOutputs) {
+  for (const LargestValue& one : kLargestOutputs) {
     if (problem.*one.tensor)
       return invalid("{}: is given with --backward, wanted one of them", one.flag);
   }

@@ -167,8 +167,8 @@ std::string compare_lse(const HostTensor& lse, const Reference& reference, Verdi
 }
 
 // Checks an output of largest values. A magnitude or a probability has no sign.
-std::string compare_largest(const Largest& one, const HostProblem& host, const Reference& reference,
-                            const std::vector<double>& values,
+std::string compare_largest(const LargestValue& one, const HostProblem& host,
+                            const Reference& reference, const std::vector<double>& values,
                             double (*limit_of)(const GateLimits&, const Reference&, double want)) {
   const GateLimits limits = reference.limits.value_or(gate_limits(host.problem.q.dtype));
   const bool may_be_nan = one.data == &Arguments::amax_o && !reference.may_be_nan.empty();
@@ -202,7 +202,7 @@ std::string compare_largest(const HostProblem& host, const Reference& reference)
       }};
   static_assert(std::size(kLimits) == kLargestOutputs.size());
   for (size_t i = 0; i < kLargestOutputs.size(); ++i) {
-    const Largest& one = kLargestOutputs[i];
+    const LargestValue& one = kLargestOutputs[i];
     std::string failure = compare_largest(one, host, reference, reference.largest[i], kLimits[i]);
     if (!failure.empty()) return failure;
   }
@@ -303,7 +303,7 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   problem.o = contiguous_f64(problem.o);
   if (problem.lse) problem.lse = contiguous_f64(*problem.lse);
   problem.o_scale.reset();
-  for (const Largest& one : kLargestOutputs) {
+  for (const LargestValue& one : kLargestOutputs) {
     std::optional<TensorDesc>& largest = problem.*one.tensor;
     if (largest) largest = contiguous_like(*largest, DType::f32);
   }
@@ -326,7 +326,7 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   Problem naive_problem = host.problem;
   if (is_fp8(naive_problem.o.dtype)) naive_problem.o = problem.o;
   naive_problem.lse.reset(), naive_problem.o_scale.reset();
-  for (const Largest& one : kLargestOutputs) (naive_problem.*one.tensor).reset();
+  for (const LargestValue& one : kLargestOutputs) (naive_problem.*one.tensor).reset();
   const Result<HostTensors> naive = run_kernel("naive", host, naive_problem, threads);
   if (!naive.ok()) return naive.status();
   const HostTensor& unfused = naive->find("o")->second;

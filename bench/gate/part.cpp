@@ -137,7 +137,7 @@ HostProblem read_part(const Problem& problem, const Part& part, const ReadElemen
   one.cu_seqlens_q.reset(), one.cu_seqlens_kv.reset();
   one.max_seqlen_q = one.max_seqlen_kv = 0;
   one.tree_mask.reset(), one.dropout_state.reset();
-  for (const Largest& largest : kLargestOutputs) (one.*largest.tensor).reset();
+  for (const LargestValue& largest : kLargestOutputs) (one.*largest.tensor).reset();
   for (const auto& line : kOperands<Problem>) {
     if (line.find(one) == nullptr) continue;
     line.set(one, Piece(problem, line.name, *line.find(problem), part).desc());

@@ -142,7 +142,7 @@ Status write_outputs(const OutputFiles& files, const HostProblem& host, const st
   if (host.has("lse")) tensors.push_back(stored("lse", host.at("lse"), layout));
   if (!files.lse.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.lse, {tensors.back()}, written));
   if (is_npy(files.out)) tensors.resize(1);
-  for (const Largest& one : kLargestOutputs) {
+  for (const LargestValue& one : kLargestOutputs) {
     if (host.has(one.name) && !is_npy(files.out))
       tensors.push_back(stored(one.name, host.at(one.name), layout));
   }

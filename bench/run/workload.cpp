@@ -101,7 +101,7 @@ class DeviceTiles final : public TiledWorkload {
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_features(problem_));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_lengths(problem_, keys));
     flop_ = forward_flop(problem_, {.seqlens_kv = problem_.seqlens_kv ? keys.data() : nullptr});
-    for (const Largest& one : kLargestOutputs) {
+    for (const LargestValue& one : kLargestOutputs) {
       const std::optional<TensorDesc>& desc = problem_.*one.tensor;
       if (desc) FLASHCORE_RETURN_IF_ERROR(tensors_.add_output(one.name, *desc));
     }

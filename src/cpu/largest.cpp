@@ -27,13 +27,13 @@ void raise(const LargestOutput& output, float* data, int64_t batch, int64_t head
 }  // namespace
 
 void clear_largest(const ForwardProblem& p, const Arguments& args) {
-  for (const Largest& one : kLargestOutputs) clear(p.*one.output, args.*one.data, one.least);
+  for (const LargestValue& one : kLargestOutputs) clear(p.*one.output, args.*one.data, one.least);
 }
 
 void add_largest(const ForwardProblem& p, const Arguments& args, int64_t batch, int64_t head,
                  const std::array<float, kLargestOutputs.size()>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
-    const Largest& one = kLargestOutputs[i];
+    const LargestValue& one = kLargestOutputs[i];
     raise(p.*one.output, args.*one.data, batch, head, values[i]);
   }
 }

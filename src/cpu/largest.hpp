@@ -11,7 +11,7 @@ namespace flashcore::cpu {
 
 inline bool wants_largest(const ForwardProblem& p) {
   return std::any_of(kLargestOutputs.begin(), kLargestOutputs.end(),
-                     [&](const Largest& one) { return (p.*one.output).present; });
+                     [&](const LargestValue& one) { return (p.*one.output).present; });
 }
 
 // Clears all elements. Call it before the first row is added.

@@ -168,7 +168,7 @@ Status check_o_scale(const ForwardProblem& problem, const Arguments& arguments);
 Sequence sequence_of(const ForwardProblem& problem, const Arguments& arguments, int64_t b);
 
 // The outputs of largest values, which only a forward pass writes.
-struct Largest {
+struct LargestValue {
   const char* name;
   const char* flag;  // of the command
   std::optional<TensorDesc> Problem::*tensor;
@@ -177,9 +177,9 @@ struct Largest {
   float least = 0;  // the element of rows that see no key
 };
 inline constexpr std::array kLargestOutputs = {
-    Largest{"amax_o", "--amax", &Problem::amax_o, &ForwardProblem::amax_o, &Arguments::amax_o},
-    Largest{"amax_s", "--amax", &Problem::amax_s, &ForwardProblem::amax_s, &Arguments::amax_s},
-    Largest{"max_logit", "--max-logit", &Problem::max_logit, &ForwardProblem::max_logit,
-            &Arguments::max_logit, -std::numeric_limits<float>::infinity()}};
+    LargestValue{"amax_o", "--amax", &Problem::amax_o, &ForwardProblem::amax_o, &Arguments::amax_o},
+    LargestValue{"amax_s", "--amax", &Problem::amax_s, &ForwardProblem::amax_s, &Arguments::amax_s},
+    LargestValue{"max_logit", "--max-logit", &Problem::max_logit, &ForwardProblem::max_logit,
+                 &Arguments::max_logit, -std::numeric_limits<float>::infinity()}};
 
 }  // namespace flashcore

@@ -261,7 +261,8 @@ Status resolve_scores(const Problem& problem, Extents& extents, ForwardProblem& 
   if (problem.o_scale) p.o_scale = head_strides(*problem.o_scale);
   p.k_scale = scale_strides(problem.k_scale);
   p.v_scale = scale_strides(problem.v_scale);
-  for (const Largest& one : kLargestOutputs) p.*one.output = largest_strides(problem.*one.tensor);
+  for (const LargestValue& one : kLargestOutputs)
+    p.*one.output = largest_strides(problem.*one.tensor);
   return {};
 }
 

@@ -134,7 +134,7 @@ Result<BackwardProblem> resolve(const Problem& problem, const Gradients& gradien
   if (!forward.ok()) return forward.status();
   BackwardProblem out;
   out.forward = *forward;
-  for (const Largest& one : kLargestOutputs) out.forward.*one.output = {};
+  for (const LargestValue& one : kLargestOutputs) out.forward.*one.output = {};
   FLASHCORE_RETURN_IF_ERROR(check_forward(out.forward));
   FLASHCORE_RETURN_IF_ERROR(check_types(gradients));
   FLASHCORE_RETURN_IF_ERROR(resolve_rows(problem, gradients, out));

@@ -21,7 +21,7 @@ Problem in_use(Problem problem) {
 
 // The problem without outputs that only the forward pass writes.
 Problem in_backward_use(Problem problem) {
-  for (const Largest& one : kLargestOutputs) (problem.*one.tensor).reset();
+  for (const LargestValue& one : kLargestOutputs) (problem.*one.tensor).reset();
   return in_use(problem);
 }
 
