@@ -25,13 +25,16 @@ from ._torch_context_arguments import (
     refuse,
     whole_lengths,
 )
+from ._torch_decode import cache_share, decode
 from ._torch_extras import Extras, check_extras, described
 from ._torch_group import Ranks, ranks_of
 from ._torch_levels import levels_of, pieces_of, shares, two_levels
 from .torch import sdpa_replaced_by
 
 __all__ = [
+    "cache_share",
     "context_parallel_attention",
+    "decode",
     "explain",
     "replace_sdpa",
     "shard",
