@@ -13,7 +13,7 @@ from ._context import ALGORITHMS, LAYOUTS, Piece, What, make_context_plan
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._torch_context import rows_at, to_heads, to_rows
 from ._torch_context_arguments import agree
-from ._torch_extras import Extras
+from ._torch_extras import Extras, described
 from ._torch_group import Ranks, ranks_of
 
 Pieces = tuple[tuple[Piece, ...], ...]
@@ -89,6 +89,34 @@ def _check(world: int, q: Any, k: Any, extras: Extras) -> None:
         )
 
 
+def _needs_gradient(*arrays: Any) -> bool:
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arrays)
+
+
+def _agree(
+    levels: tuple[Ranks, Ranks],
+    tensors: dict[str, torch.Tensor],
+    dim: int,
+    settings: dict[str, Any],
+    pieces: dict[str, Any],
+) -> None:
+    """Raises on all ranks: those of one place compare first, and then the ring hears of it."""
+    ring, heads = levels
+    found: InvalidArgumentError | None = None
+    try:
+        agree(heads, tensors, dim, settings, pieces)
+    except InvalidArgumentError as problem:
+        found = problem
+    name = "ranks of one place in the ring"
+    try:
+        ring.agree({"call": [settings], name: str(found or "agree")}, {}, {})
+    except InvalidArgumentError:
+        if found is None:
+            raise
+    if found is not None:
+        raise found
+
+
 def two_levels(
     attend: Callable[..., Any],
     levels: tuple[Ranks, Ranks],
@@ -106,8 +134,10 @@ def two_levels(
     _check(heads.world, q, k, extras)
     dim = rows_at(q)
     of_q, of_kv = (shares(levels, of, layout) for of in lengths)
-    settings = {"layout": layout, "lengths": lengths, "options": repr(options)}
-    agree(heads, {"q": q, "k": k, "v": v}, dim, settings, {"q": of_q, "k": of_kv})
+    settings = {"layout": layout, "seqlens_q": lengths[0], "seqlens_kv": lengths[1]}
+    settings |= {name: x for name, x in options.items() if "seqlen" not in name}
+    settings |= {"requires_grad": _needs_gradient(*arrays, *extras), **described(extras)}
+    _agree(levels, {"q": q, "k": k, "v": v}, dim, settings, {"q": of_q, "k": of_kv})
     heads.prepare(q.device)
     wide = _ToHeads.apply(heads, (of_q, of_kv, of_kv), q, k, v)
     share = q.shape[1] // heads.world

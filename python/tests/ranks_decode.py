@@ -59,6 +59,8 @@ def compare(group, queries, names, dtype, in_pages):
     wanted = flashcore.decode(q, k, v, seqlens_kv=lengths, return_lse=True, **options)
     k, v = (x[:, :, rank * ROWS : (rank + 1) * ROWS].clone() for x in (k, v))
     share = fd.cache_share(lengths, ROWS, group, queries=queries)
+    in_use = [min(max(n - rank * ROWS, 0), ROWS) for n in lengths.tolist()]
+    assert share["seqlens_kv"].tolist() == in_use
     for b, length in enumerate(share["seqlens_kv"].tolist()):  # what is not in use may be anything
         for x in (k, v):
             x[b, :, length:] = torch.nan

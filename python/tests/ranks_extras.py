@@ -128,32 +128,32 @@ def compare(group, lengths, lengths_kv, is_packed, layout, algorithm, options, w
 def sinks_at_the_edges(group, value):
     """Rows that see no key, with a sink that is not finite: as one process has it."""
     import torch
+    import torch.distributed as dist
 
     import flashcore
     import flashcore.distributed as fd
 
     torch.manual_seed(4)
     q, k, v = (torch.randn(1, n, 12, 32) for n in (2, 1, 1))
-    sinks = torch.tensor([0.5, value])
-    options = {
-        "window": (-1, -1),
-        "mask": torch.ones(1, 1, 12, 12, dtype=torch.bool),
-        "sinks": sinks,
-    }
-    options["mask"][0, 0, ::3] = False
-    wanted = flashcore.attention(q, k, v, return_lse=True, **options)
-    options["mask"] = fd.shard(options["mask"], group)
-    found = fd.context_parallel_attention(
-        *(fd.shard(x, group) for x in (q, k, v)),
-        group,
-        return_lse=True,
-        algorithm="ring",
-        **options,
-    )
+    mask = torch.ones(1, 1, 12, 12, dtype=torch.bool)
+    mask[0, 0, ::3] = False
+
+    def results(attend, *arrays, **options):
+        sinks = torch.tensor([0.5, value], requires_grad=True)
+        out, lse = attend(*arrays, sinks=sinks, return_lse=True, **options)
+        out.sum().backward()
+        return out.detach(), lse.detach(), sinks.grad
+
+    *wanted, d_sinks = results(flashcore.attention, q, k, v, mask=mask)
+    mine = [fd.shard(x, group) for x in (q, k, v, mask)]
+    attend = functools.partial(fd.context_parallel_attention, group=group, algorithm="ring")
+    *found, gradient = results(attend, *mine[:3], mask=mine[3])
+    near = {"atol": 1e-5, "rtol": 1e-5, "equal_nan": True}
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(
-            fd.unshard(one, group), other, atol=1e-5, rtol=1e-5, equal_nan=True
-        )
+        torch.testing.assert_close(fd.unshard(one, group), other, **near)
+    dist.all_reduce(gradient, group=group)
+    if value == -torch.inf:  # it is no sink; others make every gradient NaN
+        torch.testing.assert_close(gradient, d_sinks, **near)
 
 
 def wrong(group, which, rows=8):
@@ -222,3 +222,22 @@ def wrong_levels(group, which):
     except flashcore.Error as problem:
         return str(problem)
     return ""
+
+
+def levels_disagree(group, name, value):
+    """The last rank has another option; returns the errors. Then the mesh works again."""
+    import flashcore
+    import flashcore.distributed as fd
+
+    rows = 4 + len(name) + len(str(value))  # new to all ranks
+    mesh, arrays = _mesh(2, 2), ranks._small(rows)
+    options = {"causal": True}
+    if group.rank() == 3:
+        options[name] = value
+    found = ""
+    try:
+        fd.context_parallel_attention(**arrays, group=mesh, **options)
+    except flashcore.InvalidArgumentError as problem:
+        found = str(problem)
+    fd.context_parallel_attention(**arrays, group=mesh, causal=True)
+    return found

@@ -55,3 +55,19 @@ def test_packed(pool, layout):
 def test_refusals(pool, which, message):
     for answer in pool.run(ranks_extras.wrong_levels, which, world=4):
         assert message in answer
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("causal", False, "causal: is False on rank 1, wanted True as on rank 0"),
+        ("softcap", 2.0, "softcap: is 2.0 on rank 1, wanted 0.0 as on rank 0"),
+        ("layout", "contiguous", "layout: is contiguous on rank 1, wanted zigzag as on rank 0"),
+    ],
+)
+def test_a_rank_that_disagrees_is_an_error_on_all(pool, name, value, message):
+    """Ranks are those of a place in the ring; the others hear of it."""
+    zero, one, two, three = pool.run(ranks_extras.levels_disagree, name, value, world=4)
+    assert (two, three) == (message, message)
+    for other in (zero, one):
+        assert message in other or "call: is" in other
