@@ -82,7 +82,8 @@ class _Local:
         self.kv = (first.kv_begin, last.kv_end - first.kv_begin)
         self.keywords = _keywords_of(call, q.dim() == 3, q.device)
         self.first_key = None if call.first_keys is None else call.first_keys[0]
-        self.extras = {name: self.of_extra(x) for name, x in extras.of_calls().items()}
+        arrays = extras.of_calls().items()
+        self.extras: dict[str, Any] = {name: self.of_extra(x) for name, x in arrays}
 
     def of_q(self, x: torch.Tensor) -> torch.Tensor:
         return x.narrow(self.dim, *self.q)
@@ -165,6 +166,7 @@ class _Gradient:
     def add(self, call: Call, k: torch.Tensor, v: torch.Tensor, dk: Any, dv: Any) -> None:
         """Adds to dQ, and to a dK and dV in fp32."""
         local = _Local(call, self.q, self.extras)
+        asked: dict[str, Any] = {f"d_{name}": True for name in self.sums}
         found = attention_backward(
             local.of_q(self.d_out),
             local.of_q(self.q),
@@ -176,7 +178,7 @@ class _Gradient:
             **self.job.options,
             **local.keywords,
             **local.extras,
-            **{f"d_{name}": True for name in self.sums},
+            **asked,
             deterministic=self.job.deterministic,
         )
         local.of_q(self.dq).add_(found.dq)

@@ -163,8 +163,9 @@ def _over_sequences(
     o, lse = part.views(memory)
     if count > 0:
         mine = q.narrow(0, begin, count)
-        outputs = {"out": o[:count], "out_lse": lse[:count]}
-        decode_here(mine, k_cache, v_cache, **options, return_lse=True, **outputs)
+        decode_here(
+            mine, k_cache, v_cache, **options, return_lse=True, out=o[:count], out_lse=lse[:count]
+        )
     every_o, every_lse = part.views(ranks.all_gather(memory))
     return every_o.flatten(0, 1)[:batch], every_lse.flatten(0, 1)[:batch]
 

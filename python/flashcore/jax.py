@@ -176,12 +176,14 @@ def _ring(setting: _Setting, q: Any, k: Any, v: Any, extras: _Extras) -> tuple[A
     for (held_k, held_v), distance, owner in _steps(setting, (k, v)):
         for pair in setting.pairs(distance):
             part = _part(setting, extras, q.shape[0], owner, *pair)
-            arrays = (
+            result = attention(
                 part.of_q(setting, q),
                 part.of_kv(setting, held_k),
                 part.of_kv(setting, held_v),
+                return_lse=True,
+                **part.keys,
+                **_options(setting),
             )
-            result = attention(*arrays, return_lse=True, **part.keys, **_options(setting))
             found[part.q] = _merge(found[part.q], result)
     rows = setting.rows_q // setting.pieces
     shape = (*q.shape[:2], rows)
@@ -291,7 +293,7 @@ def _all_gather(setting: _Setting, q: Any, k: Any, v: Any, extras: _Extras) -> t
     rows = setting.rows_q // setting.pieces
     found = []
     for piece in range(setting.pieces):
-        keys = {}
+        keys: dict[str, Any] = {}
         if setting.has_positions:
             begin = setting.begin(rank, piece, setting.rows_q)
             diagonal = jnp.asarray(begin + setting.offset, jnp.int32)
@@ -328,7 +330,7 @@ def _ulysses(setting: _Setting, q: Any, k: Any, v: Any, extras: _Extras, layout:
         raise UnsupportedError(
             "algorithm: is ulysses with a bias or a mask, wanted ring or all_gather"
         )
-    keys = {}
+    keys: dict[str, Any] = {}
     slopes = extras.alibi_slopes
     if slopes is not None:
         share = heads // world
@@ -337,7 +339,7 @@ def _ulysses(setting: _Setting, q: Any, k: Any, v: Any, extras: _Extras, layout:
     options = _options(setting)
     if setting.has_positions:
         options |= {"causal_offset": setting.offset}
-    out, lse = attention(*map(to_heads, (q, k, v)), return_lse=True, **keys, **options)
+    out, lse = attention(to_heads(q), to_heads(k), to_heads(v), return_lse=True, **keys, **options)
 
     def to_rows(x: Any) -> Any:
         x = shard_order(x, world, layout=layout)
