@@ -46,6 +46,7 @@ for page, wanted in (("README.md", set()), ("docs/cpp.md", {"cpp"}), ("docs/c.md
         (pathlib.Path(sys.argv[1]) / f"{pathlib.Path(page).stem}{number}.{language}").write_text(text)
 PYTHON
 cp examples/*.c examples/*.cpp "$work"
+rm "$work/nccl_ring.cpp"  # needs NCCL
 for example in "$work"/*.c "$work"/*.cpp; do
   compiler="gcc -std=c11"
   [[ $example == *.cpp ]] && compiler="g++ -std=c++20"

@@ -9,6 +9,7 @@ runs with each other, bit for bit: wrong ones are not timed. A time is the slowe
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import statistics
@@ -55,8 +56,10 @@ def flashcore_call(algorithm: str, **options: Any) -> Callable[..., torch.Tensor
     )
 
 
-def one_device(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return flashcore.attention(q, k, v, causal=True)
+def one_device(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **extras: torch.Tensor
+) -> torch.Tensor:
+    return flashcore.attention(q, k, v, causal=True, **extras)
 
 
 def check(device: str, rows: int, dtype: torch.dtype) -> list[dict[str, Any]]:
@@ -79,6 +82,46 @@ def check(device: str, rows: int, dtype: torch.dtype) -> list[dict[str, Any]]:
             )
             assert is_same, found[-1]
             assert is_right, found[-1]
+    return found
+
+
+def extras_of(device: str, rows: int) -> dict[str, dict[str, torch.Tensor]]:
+    """Optional arrays, whole, by the name of their case."""
+    generator = torch.Generator(device).manual_seed(3)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=device, generator=generator)
+
+    return {
+        "sinks": {"sinks": draw(HEADS)},
+        "slopes": {"alibi_slopes": draw(HEADS).abs() / 50},
+        "bias": {"bias": draw(1, HEADS, 1, rows)},
+        "mask": {"mask": draw(1, 1, rows, rows) > -1},
+    }
+
+
+def check_options(device: str, rows: int, dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Optional arrays in a ring, and both levels, against one device."""
+    whole, world = inputs(device, rows, dtype), dist.get_world_size()
+    cases: list[tuple[str, Any, dict[str, torch.Tensor]]] = [
+        (name, None, extras) for name, extras in extras_of(device, rows).items()
+    ]
+    meshes = [init_device_mesh(device, shape) for shape in ((1, world), (world, 1))]
+    cases += [(f"levels {[*mesh.shape]}", mesh, {}) for mesh in meshes]
+    found = []
+    for name, mesh, extras in cases:
+        options = {
+            one: fd.shard(x) if x.dim() == 4 and x.shape[2] > 1 else x for one, x in extras.items()
+        }
+        call = flashcore_call("ring", group=mesh, **options)
+        results = forward_backward(call, *(fd.shard(x, mesh) for x in whole))
+        wanted = forward_backward(functools.partial(one_device, **extras), *whole)
+        errors = {}
+        for one, x, exact in zip(("o", "dq", "dk", "dv"), results, wanted, strict=True):
+            x = fd.unshard(x, mesh).double()
+            errors[one] = float((x - exact.double()).norm() / exact.double().norm())
+        found.append({"case": name, "errors": errors})
+        assert max(errors.values()) < 1.5e-2, found[-1]
     return found
 
 
@@ -156,6 +199,9 @@ def main() -> None:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--out")
     parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument(
+        "--options", action="store_true", help="also compare sinks, slopes, biases, masks, levels"
+    )
     arguments = parser.parse_args()
     device = arguments.device
     if device == "cuda":
@@ -170,6 +216,7 @@ def main() -> None:
         "torch": torch.__version__,
         "flashcore": flashcore.build_info(),
         "checks": check(device, 4096 if device == "cuda" else 256, dtype),
+        "options": [],
         "times": [],
     }
 
@@ -178,6 +225,8 @@ def main() -> None:
             with open(arguments.out, "w", encoding="utf-8") as file:
                 json.dump(found, file, indent=1)
 
+    if arguments.options:
+        found["options"] = check_options(device, 2048 if device == "cuda" else 256, dtype)
     report()
     found["link bytes/s"] = link_rate(device)
     for rows in arguments.rows or ((8192, 32768, 131072) if device == "cuda" else (256,)):

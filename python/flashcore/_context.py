@@ -63,6 +63,8 @@ class Block(NamedTuple):
 class Call(NamedTuple):
     window: tuple[int, int]
     blocks: tuple[Block, ...]
+    # The position of each block's first key, where positions count: see _context_positions.py.
+    first_keys: tuple[int, ...] | None = None
 
 
 class Step(NamedTuple):

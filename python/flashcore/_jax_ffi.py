@@ -280,6 +280,12 @@ def _backward(call: _Traced, saved: Any, cotangents: tuple[Any, ...]) -> tuple[A
 _differentiated.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
+def gradients(given: dict[str, Any], options: Options, asked: Sequence[str]) -> dict[str, Any]:
+    """The traced gradients of a call, by the names of their tensors, with its O and LSE."""
+    _register()
+    return _Traced((), (), (), "", json.dumps(options._asdict()), "null").backward(given, asked)
+
+
 def attention(given: Call, dtype_of: Any) -> Any:
     """The traced call. Checks everything about the problem that needs no device."""
     _register()

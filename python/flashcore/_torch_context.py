@@ -14,9 +14,11 @@ from ._attention import attention
 from ._context import Call, ContextPlan, Piece, Step, rows_of
 from ._gradients import attention_backward
 from ._serving import merge
+from ._torch_extras import Extras, by_head
 from ._torch_group import Ranks
 
 Tensors = tuple[torch.Tensor, ...]
+Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
 
 
 class Job(NamedTuple):
@@ -28,6 +30,7 @@ class Job(NamedTuple):
     deterministic: bool
     return_lse: bool
     heads_kv: int  # of all ranks together, where they have different ones
+    asked: tuple[str, ...] = ()  # extras whose gradients are needed
 
 
 def rows_at(q: torch.Tensor) -> int:
@@ -39,7 +42,7 @@ def rows_at(q: torch.Tensor) -> int:
 def _keywords_of(call: Call, is_packed: bool, device: torch.device) -> dict[str, Any]:
     """Returns what `attention` and its gradients need for a call, besides tensors and options."""
     blocks, (left, right) = call.blocks, call.window
-    has_diagonal = (left, right) != (-1, -1)
+    has_diagonal = (left, right) != (-1, -1) or call.first_keys is not None
     found: dict[str, Any] = {"alignment": "given" if has_diagonal else "top_left"}
     if has_diagonal:
         found |= {"causal": right == 0, "window": (left, right if right > 0 else -1)}
@@ -72,12 +75,15 @@ def _ints(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
 class _Local:
     """One call of the plan: its rows, and the keywords that `attention` needs for it."""
 
-    def __init__(self, call: Call, q: torch.Tensor):
+    def __init__(self, call: Call, q: torch.Tensor, extras: Extras):
         first, last = call.blocks[0], call.blocks[-1]
         self.dim = rows_at(q)
         self.q = (first.q_begin, last.q_end - first.q_begin)
         self.kv = (first.kv_begin, last.kv_end - first.kv_begin)
         self.keywords = _keywords_of(call, q.dim() == 3, q.device)
+        self.first_key = None if call.first_keys is None else call.first_keys[0]
+        arrays = extras.of_calls().items()
+        self.extras: dict[str, Any] = {name: self.of_extra(x) for name, x in arrays}
 
     def of_q(self, x: torch.Tensor) -> torch.Tensor:
         return x.narrow(self.dim, *self.q)
@@ -85,12 +91,23 @@ class _Local:
     def of_kv(self, x: torch.Tensor) -> torch.Tensor:
         return x.narrow(self.dim, *self.kv)
 
+    def of_extra(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns the part of a bias or mask; slopes stay as they are."""
+        if x.dim() < 4:
+            return x
+        if x.shape[2] > 1:
+            x = x.narrow(2, *self.q)
+        if x.shape[3] > 1:
+            assert self.first_key is not None
+            x = x.narrow(3, self.first_key, self.kv[1])
+        return x
+
 
 class _Sum:
     """O and LSE over the keys so far."""
 
-    def __init__(self, job: Job, q: torch.Tensor, head_dim_v: int):
-        self.job, self.dtype = job, q.dtype
+    def __init__(self, job: Job, extras: Extras, q: torch.Tensor, head_dim_v: int):
+        self.job, self.extras, self.dtype = job, extras, q.dtype
         self.is_empty = not job.plan.initialise
         self.o = self.lse = None
         if job.plan.initialise or job.plan.calls == 0:
@@ -99,13 +116,14 @@ class _Sum:
             self.lse = torch.full(shape[:-1], -torch.inf, dtype=torch.float32, device=q.device)
 
     def add(self, call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-        local = _Local(call, q)
+        local = _Local(call, q, self.extras)
         o, lse = attention(
             local.of_q(q),
             local.of_kv(k),
             local.of_kv(v),
             **self.job.options,
             **local.keywords,
+            **local.extras,
             return_lse=True,
         )
         if self.is_empty:
@@ -120,21 +138,35 @@ class _Sum:
     def result(self) -> tuple[torch.Tensor, torch.Tensor]:
         assert self.o is not None
         assert self.lse is not None
+        if self.extras.sinks is not None:
+            self.o, self.lse = self._with_sinks(self.o, self.lse, self.extras.sinks)
         return self.o.to(self.dtype), self.lse
+
+    @staticmethod
+    def _with_sinks(o: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> Any:
+        """Merges a part whose O is 0 and whose LSE is the sink."""
+        nothing = o.new_zeros(o.shape[-1]).expand(o.shape)
+        found = merge(o, lse, nothing, by_head(sinks, lse).expand(lse.shape))
+        sees_nothing = (lse == -torch.inf).unsqueeze(-1)  # O is 0 even where the sink is NaN
+        return found[0].masked_fill_(sees_nothing, 0), found[1]
 
 
 class _Gradient:
-    """What the backward pass of a call reads on this rank, and the sum of dQ."""
+    """What the backward pass of a call reads on this rank, and the sums of dQ and of the extras."""
 
-    def __init__(self, job: Job, q: Any, out: Any, lse: Any, d_out: Any, d_lse: Any):
-        self.job, self.q, self.out, self.lse = job, q, out, lse
+    def __init__(self, job: Job, extras: Extras, saved: Sequence[Any], d_out: Any, d_lse: Any):
+        self.job, self.extras = job, extras
+        self.q, _, _, self.out, self.lse = saved
         self.d_out = d_out.contiguous()
         self.d_lse = None if d_lse is None else d_lse.contiguous()
-        self.dq = torch.zeros_like(q, dtype=torch.float32, memory_format=torch.contiguous_format)
+        (self.dq,) = _zeros(self.q)
+        arrays = extras.of_calls()
+        self.sums = {name: _zeros(arrays[name])[0] for name in job.asked if name in arrays}
 
     def add(self, call: Call, k: torch.Tensor, v: torch.Tensor, dk: Any, dv: Any) -> None:
         """Adds to dQ, and to a dK and dV in fp32."""
-        local = _Local(call, self.q)
+        local = _Local(call, self.q, self.extras)
+        asked: dict[str, Any] = {f"d_{name}": True for name in self.sums}
         found = attention_backward(
             local.of_q(self.d_out),
             local.of_q(self.q),
@@ -145,11 +177,22 @@ class _Gradient:
             d_lse=None if self.d_lse is None else local.of_q(self.d_lse),
             **self.job.options,
             **local.keywords,
+            **local.extras,
+            **asked,
             deterministic=self.job.deterministic,
         )
         local.of_q(self.dq).add_(found.dq)
         local.of_kv(dk).add_(found.dk)
         local.of_kv(dv).add_(found.dv)
+        for name, total in self.sums.items():
+            local.of_extra(total).add_(getattr(found, f"d_{name}"))
+
+    def of_extras(self) -> dict[str, torch.Tensor]:
+        """Returns the gradients of the requested extras: this rank's share of the sums."""
+        found = {name: x.to(getattr(self.extras, name).dtype) for name, x in self.sums.items()}
+        if "sinks" in self.job.asked:
+            found["sinks"] = self.extras.d_sinks(self.out, self.lse, self.d_out, self.d_lse)
+        return found
 
 
 def _with_rows(
@@ -192,10 +235,10 @@ def _next_kv(job: Job, number: int, held: Tensors | None, own: Tensors) -> tuple
     return transfer, received
 
 
-def _ring(job: Job, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
+def _ring(job: Job, extras: Extras, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
     own: Tensors = (k.contiguous(), v.contiguous())
     held: Tensors | None = own
-    total = _Sum(job, q, v.shape[-1])
+    total = _Sum(job, extras, q, v.shape[-1])
     for number, step in enumerate(job.plan.steps):
         transfer, received = _next_kv(job, number, held, own)
         for call in step.calls:
@@ -207,11 +250,11 @@ def _ring(job: Job, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
     return out, lse, (q, k, v, out, lse)
 
 
-def _ring_backward(job: Job, saved: Any, d_out: Any, d_lse: Any) -> Tensors:
-    q, k, v, out, lse = saved
+def _ring_backward(job: Job, extras: Extras, saved: Any, d_out: Any, d_lse: Any) -> Gradients:
+    q, k, v, *_ = saved
     own: Tensors = (k.contiguous(), v.contiguous())
     held: Tensors | None = own
-    gradient = _Gradient(job, q, out, lse, d_out, d_lse)
+    gradient = _Gradient(job, extras, saved, d_out, d_lse)
     mine = _zeros(*own)
     homes: list[Tensors] = []
     arriving: tuple[Any, Tensors | None] = (None, None)  # the sum that comes with the block
@@ -235,7 +278,8 @@ def _ring_backward(job: Job, saved: Any, d_out: Any, d_lse: Any) -> Tensors:
         arriving[0].wait()
     for home in homes:
         _add(mine, home)
-    return gradient.dq.to(q.dtype), mine[0].to(k.dtype), mine[1].to(v.dtype)
+    dk, dv = (x.to(k.dtype) for x in mine)
+    return gradient.dq.to(q.dtype), dk, dv, gradient.of_extras()
 
 
 def _next_sums(
@@ -291,20 +335,20 @@ def gather(ranks: Ranks, tensors: Tensors, dim: int, pieces: Sequence[Sequence[P
     return tuple(_whole([one[i] for one in shards], dim, pieces) for i in range(len(tensors)))
 
 
-def _all_gather(job: Job, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
+def _all_gather(job: Job, extras: Extras, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
     whole = gather(job.ranks, (k, v), rows_at(q), job.plan.pieces_kv)
-    total = _Sum(job, q, v.shape[-1])
+    total = _Sum(job, extras, q, v.shape[-1])
     for call in job.plan.steps[0].calls:
         total.add(call, q, *whole)
     out, lse = total.result()
     return out, lse, (q, k, v, out, lse)
 
 
-def _all_gather_backward(job: Job, saved: Any, d_out: Any, d_lse: Any) -> Tensors:
-    q, k, v, out, lse = saved
+def _all_gather_backward(job: Job, extras: Extras, saved: Any, d_out: Any, d_lse: Any) -> Gradients:
+    q, k, v, *_ = saved
     ranks, dim, pieces = job.ranks, rows_at(q), job.plan.pieces_kv
     whole = gather(ranks, (k, v), dim, pieces)
-    gradient = _Gradient(job, q, out, lse, d_out, d_lse)
+    gradient = _Gradient(job, extras, saved, d_out, d_lse)
     sums = _zeros(*whole)
     for call in job.plan.steps[0].calls:
         gradient.add(call, *whole, *sums)
@@ -313,7 +357,8 @@ def _all_gather_backward(job: Job, saved: Any, d_out: Any, d_lse: Any) -> Tensor
     mine = _zeros(k, v)
     for part in _all_to_all(ranks, parts, found):  # always in the order of the ranks
         _add(mine, part)
-    return gradient.dq.to(q.dtype), mine[0].to(k.dtype), mine[1].to(v.dtype)
+    dk, dv = (x.to(k.dtype) for x in mine)
+    return gradient.dq.to(q.dtype), dk, dv, gradient.of_extras()
 
 
 # Ulysses: all rows of some heads
@@ -324,9 +369,9 @@ def _heads_of(rank: int, world: int, heads: int) -> tuple[int, int]:
     return rank * heads // world, max(heads // world, 1)
 
 
-def _to_heads(job: Job, dim: int, named: Sequence[tuple[torch.Tensor, Any]]) -> Tensors:
+def to_heads(ranks: Ranks, dim: int, named: Sequence[tuple[torch.Tensor, Any]]) -> Tensors:
     """Returns all rows of this rank's heads; the tensors come with the pieces of their rows."""
-    ranks, world = job.ranks, job.ranks.world
+    world = ranks.world
     parts = [
         tuple(x.narrow(1, *_heads_of(rank, world, x.shape[1])) for x, _ in named)
         for rank in range(world)
@@ -345,11 +390,11 @@ def _to_heads(job: Job, dim: int, named: Sequence[tuple[torch.Tensor, Any]]) -> 
     )
 
 
-def _to_rows(
-    job: Job, dim: int, named: Sequence[tuple[torch.Tensor, Any, int]]
+def to_rows(
+    ranks: Ranks, dim: int, named: Sequence[tuple[torch.Tensor, Any, int]]
 ) -> list[torch.Tensor]:
     """The other direction, with the number of heads in all. What ranks share is added up."""
-    ranks, world = job.ranks, job.ranks.world
+    world = ranks.world
     parts = [tuple(select(x, dim, pieces[rank]) for x, pieces, _ in named) for rank in range(world)]
     found = [tuple(map(torch.empty_like, parts[ranks.rank])) for _ in range(world)]
     shards = _all_to_all(ranks, parts, found)
@@ -367,31 +412,34 @@ def _to_rows(
     return results
 
 
-def _ulysses(job: Job, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
+def _ulysses(job: Job, extras: Extras, q: Any, k: Any, v: Any) -> tuple[Any, Any, Tensors]:
     dim, plan = rows_at(q), job.plan
-    wide = _to_heads(job, dim, [(q, plan.pieces_q), (k, plan.pieces_kv), (v, plan.pieces_kv)])
-    total = _Sum(job, wide[0], v.shape[-1])
+    wide = to_heads(job.ranks, dim, [(q, plan.pieces_q), (k, plan.pieces_kv), (v, plan.pieces_kv)])
+    of_heads = extras.of_heads(*_heads_of(job.ranks.rank, job.ranks.world, q.shape[1]))
+    total = _Sum(job, of_heads, wide[0], v.shape[-1])
     for call in plan.steps[0].calls:
         total.add(call, *wide)
     found = total.result()
     back = [(x, plan.pieces_q, q.shape[1]) for x in found[: 2 if job.return_lse else 1]]
-    out, *lse = _to_rows(job, dim, back)
+    out, *lse = to_rows(job.ranks, dim, back)
     return out, lse[0] if lse else q.new_empty(0, dtype=torch.float32), (*wide, *found)
 
 
-def _ulysses_backward(job: Job, saved: Any, d_out: Any, d_lse: Any) -> Tensors:
-    q, k, v, out, lse = saved
+def _ulysses_backward(job: Job, extras: Extras, saved: Any, d_out: Any, d_lse: Any) -> Gradients:
+    q, k, v, *_ = saved
     dim, plan, world = rows_at(q), job.plan, job.ranks.world
     coming = [(d_out, plan.pieces_q)]
     if job.return_lse:  # on every rank, also where it is None
         zeros = d_out.new_zeros(d_out.shape[:-1], dtype=torch.float32)
         coming.append((zeros if d_lse is None else d_lse, plan.pieces_q))
-    d_out, *rest = _to_heads(job, dim, coming)
-    gradient = _Gradient(job, q, out, lse, d_out, rest[0] if rest else None)
+    d_out, *rest = to_heads(job.ranks, dim, coming)
+    heads_q, heads_kv = q.shape[1] * world, job.heads_kv
+    heads = _heads_of(job.ranks.rank, world, heads_q)
+    of_heads = extras.of_heads(*heads)
+    gradient = _Gradient(job, of_heads, saved, d_out, rest[0] if rest else None)
     sums = _zeros(k, v)
     for call in plan.steps[0].calls:
         gradient.add(call, k, v, *sums)
-    heads_q, heads_kv = q.shape[1] * world, job.heads_kv
     is_shared = heads_kv % world != 0
     dk, dv = (x if is_shared else x.to(k.dtype) for x in sums)
     back = [
@@ -399,8 +447,9 @@ def _ulysses_backward(job: Job, saved: Any, d_out: Any, d_lse: Any) -> Tensors:
         (dk, plan.pieces_kv, heads_kv),
         (dv, plan.pieces_kv, heads_kv),
     ]
-    dq, dk, dv = _to_rows(job, dim, back)
-    return dq, dk.to(k.dtype), dv.to(v.dtype)
+    dq, dk, dv = to_rows(job.ranks, dim, back)
+    spread = extras.spread(gradient.of_extras(), *heads)
+    return dq, dk.to(k.dtype), dv.to(v.dtype), spread
 
 
 _FORWARD = {"ring": _ring, "all_gather": _all_gather, "ulysses": _ulysses}
@@ -415,20 +464,29 @@ _once_differentiable: Callable[[Any], Any] = torch.autograd.function.once_differ
 
 
 class ContextAttention(torch.autograd.Function):
-    """O and LSE of this rank's queries."""
+    """O and LSE of this rank's queries. The last arguments are the fields of Extras."""
 
     @staticmethod
-    def forward(ctx: Any, job: Job, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-        out, lse, saved = _FORWARD[job.plan.algorithm](job, q, k, v)
-        ctx.save_for_backward(*saved)
+    def forward(ctx: Any, job: Job, q: Any, k: Any, v: Any, *extras: Any) -> tuple[Any, Any]:
+        asked = [
+            name
+            for name, is_needed in zip(Extras._fields, ctx.needs_input_grad[4:], strict=True)
+            if is_needed
+        ]
+        ctx.job = job._replace(asked=tuple(asked))
+        out, lse, saved = _FORWARD[job.plan.algorithm](job, Extras(*extras), q, k, v)
+        ctx.save_for_backward(*saved, *extras)
         ctx.set_materialize_grads(False)
-        ctx.job = job
         return out, lse
 
     @staticmethod
     @_once_differentiable
     def backward(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
-        if d_out is None:
-            d_out = torch.zeros_like(ctx.saved_tensors[3])
+        tensors = ctx.saved_tensors  # activation checkpointing lets it be read once
+        saved, extras = tensors[:5], Extras(*tensors[5:])
         job: Job = ctx.job
-        return None, *_BACKWARD[job.plan.algorithm](job, ctx.saved_tensors, d_out, d_lse)
+        if d_out is None:
+            d_out = torch.zeros_like(saved[3])
+        algorithm = _BACKWARD[job.plan.algorithm]
+        *gradients, of_extras = algorithm(job, extras, saved, d_out, d_lse)
+        return None, *gradients, *(of_extras.get(name) for name in Extras._fields)

@@ -84,6 +84,18 @@ class Ranks:
             raise self.failure(peers, problem) from problem
         return Transfer(self, works, peers, kept)
 
+    def all_gather(self, mine: torch.Tensor) -> torch.Tensor:
+        """Returns every rank's tensor, [world, ...]. It can be captured in a CUDA graph."""
+        if self.world == 1:
+            return mine[None]
+        found = mine.new_empty(self.world, *mine.shape)
+        try:
+            dist.all_gather_into_tensor(found.flatten(), mine.flatten(), group=self.group)
+        except RuntimeError as problem:
+            others = [rank for rank in range(self.world) if rank != self.rank]
+            raise self.failure(others, problem) from problem
+        return found
+
     def prepare(self, device: torch.device) -> None:
         """Makes NCCL's communicator, for which all ranks must come together, before some send."""
         if device.type == "cuda" and not self.is_ready:

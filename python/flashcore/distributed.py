@@ -5,124 +5,43 @@ docs/distributed.md.
 """
 
 import contextlib
-import inspect
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
 
-from ._attention import Window, attention
-from ._context import ALGORITHMS, LAYOUTS, ContextPlan, What, make_context_plan, rows_of
-from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from ._options import ALIGNMENTS, flag, integer, real, refuse_unknown, window_of
+from ._attention import Window
+from ._context import ALGORITHMS, LAYOUTS, ContextPlan, What, make_context_plan
+from ._context_positions import make_positioned_plan
+from ._errors import InvalidArgumentError, UnsupportedError
+from ._options import flag, integer, real, window_of
 from ._torch_context import ContextAttention, Job, gather, rows_at, select
+from ._torch_context_arguments import (
+    NAMED_ALIGNMENTS,
+    agree,
+    check_tensors,
+    lengths_of,
+    named,
+    refuse,
+    whole_lengths,
+)
+from ._torch_decode import cache_share, decode
+from ._torch_extras import Extras, check_extras, described
 from ._torch_group import Ranks, ranks_of
+from ._torch_levels import levels_of, pieces_of, shares, two_levels
 from .torch import sdpa_replaced_by
 
-__all__ = ["context_parallel_attention", "explain", "replace_sdpa", "shard", "unshard"]
+__all__ = [
+    "cache_share",
+    "context_parallel_attention",
+    "decode",
+    "explain",
+    "replace_sdpa",
+    "shard",
+    "unshard",
+]
 
 _uncompiled: Callable[[Any], Any] = torch.compiler.disable
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-_ALIGNMENTS = {name: number for name, number in ALIGNMENTS.items() if name != "given"}
-# What `attention` has and this does not.
-_NOT_HERE = set(inspect.signature(attention).parameters) - {"q", "k", "v", "unknown"}
-
-
-def _refuse(function: Any, unknown: dict[str, Any]) -> NoReturn:
-    for name in unknown:
-        if name in _NOT_HERE:
-            raise UnsupportedError(
-                f"{name}: is given, wanted it left out: attention over several ranks does not "
-                "have it"
-            )
-    refuse_unknown(function, unknown)
-
-
-def _named(argument: str, value: Any, of: dict[str, int]) -> int:
-    if not isinstance(value, str) or value not in of:
-        raise InvalidArgumentError(f"{argument}: is {value!r}, wanted one of {', '.join(of)}")
-    return of[value]
-
-
-def _lengths(argument: str, starts: Any) -> tuple[int, ...]:
-    """Returns the lengths of documents from their cu_seqlens."""
-    if isinstance(starts, torch.Tensor):
-        if starts.device.type != "cpu":
-            raise InvalidArgumentError(
-                f"{argument}: is on {starts.device}, wanted it on the CPU: plans are made there"
-            )
-        starts = starts.tolist()
-    numbers = [integer(argument, x, 0, 2**40) for x in starts]
-    if len(numbers) < 2 or numbers[0] != 0 or sorted(numbers) != numbers:
-        raise InvalidArgumentError(
-            f"{argument}: wanted at least two numbers, the first 0, none smaller than the one "
-            "before it"
-        )
-    return tuple(b - a for a, b in itertools.pairwise(numbers))
-
-
-def _check_tensors(q: Any, k: Any, v: Any) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, torch.Tensor) or hasattr(x, "placements"):
-            raise ArgumentTypeError(
-                f"{name}: is a {type(x).__name__}, wanted a torch.Tensor: this rank's rows"
-            )
-        if x.dtype not in _FLOATS:
-            raise UnsupportedError(
-                f"{name}: dtype is {x.dtype}, wanted float32, float16 or bfloat16"
-            )
-        if x.dim() != q.dim() or x.dim() not in (3, 4):
-            raise InvalidArgumentError(
-                f"{name}: has {x.dim()} dimensions, wanted 4, or 3 with cu_seqlens_q, as q"
-            )
-        if (x.dtype, x.device) != (q.dtype, q.device):
-            raise InvalidArgumentError(
-                f"{name}: is {x.dtype} on {x.device}, wanted q's {q.dtype} on {q.device}"
-            )
-    dim = rows_at(q)
-    if k.shape[dim] != v.shape[dim] or k.shape[1] != v.shape[1]:
-        raise InvalidArgumentError(
-            f"v: shape is {[*v.shape]}, wanted the heads and rows of k's {[*k.shape]}"
-        )
-    if k.shape[-1] != q.shape[-1] or (dim == 2 and not q.shape[0] == k.shape[0] == v.shape[0]):
-        raise InvalidArgumentError(
-            f"k: shape is {[*k.shape]}, wanted the sequences and head_dim of q's {[*q.shape]}"
-        )
-    if k.shape[1] < 1 or q.shape[1] % k.shape[1] != 0:
-        raise InvalidArgumentError(
-            f"k: has {k.shape[1]} heads, wanted a divisor of q's {q.shape[1]}"
-        )
-
-
-def _agree(
-    ranks: Ranks,
-    tensors: dict[str, torch.Tensor],
-    dim: int,
-    options: dict[str, Any],
-    pieces: dict[str, Any],
-) -> None:
-    """Raises on all ranks if options or tensors differ, or if rows are not the shares of pieces."""
-    same = dict(options)
-    for name, x in tensors.items():
-        same[f"{name}.dtype"] = str(x.dtype).removeprefix("torch.")
-        same[f"{name}.device"] = x.device.type
-        same[f"{name}.shape"] = [-1 if i == dim else n for i, n in enumerate(x.shape)]
-    rows = {name: tensors[name].shape[dim] for name in pieces}
-    ranks.agree(same, rows, {name: [*map(rows_of, of)] for name, of in pieces.items()})
-
-
-def _whole_lengths(
-    argument: str, ranks: Ranks, rows: int, seqlen: Any, starts: Any
-) -> tuple[int, ...]:
-    """Returns the lengths of whole documents: one in a dense batch."""
-    if starts is not None:
-        if seqlen is not None:
-            raise InvalidArgumentError(f"{argument}: is given with cu_seqlens, wanted one of them")
-        return _lengths(f"cu_{argument}".replace("seqlen", "seqlens"), starts)
-    if seqlen is None:
-        return (ranks.world * rows,)
-    return (integer(argument, seqlen, 0, 2**40),)
 
 
 @_uncompiled
@@ -135,6 +54,10 @@ def context_parallel_attention(
     causal: bool = False,
     softmax_scale: float | None = None,
     softcap: float = 0.0,
+    bias: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
     window: Window | None = (-1, -1),
     alignment: str = "bottom_right",
     layout: str = "zigzag",
@@ -158,8 +81,15 @@ def context_parallel_attention(
         q: [B, Hq, rows, Dqk], or packed [rows, Hq, Dqk] with cu_seqlens_q: this rank's rows, as
             `shard` cuts them; float32, float16 or bfloat16.
         k, v: [B, Hkv, rows, D], or packed [rows, Hkv, D]; Hkv divides Hq.
-        group: a process group, a DeviceMesh of one dimension, or None: all ranks.
+        group: a process group, a DeviceMesh of one dimension, or None: all ranks. A DeviceMesh of
+            two dimensions, (ring, heads), has two levels: the ranks along the second one exchange
+            rows for heads, as in Ulysses, and those along the first one are a ring.
         causal, softmax_scale, softcap, window: as in `attention`.
+        bias, mask: [B|1, Hq|1, rows|1, all keys|1]: this rank's queries, as `shard` cuts them, and
+            all keys in the order of the whole tensor. Not with packed tensors, nor "ulysses".
+        alibi_slopes, sinks: [Hq] (slopes also [B|1, Hq]), the same on all ranks. Gradients of these
+            and of a bias are this rank's share, as those of a model's weights: their sum over the
+            ranks is the whole gradient.
         alignment: "bottom_right" or "top_left", of each whole document.
         layout: "zigzag" (a rank has the pieces r and 2 * world - 1 - r of each document, so that
             causal work is equal), or "contiguous".
@@ -185,20 +115,49 @@ def context_parallel_attention(
         DeviceError if a rank stopped, or did not answer within the timeout of the group.
     """
     if unknown:
-        _refuse(context_parallel_attention, unknown)
-    _check_tensors(q, k, v)
+        refuse(context_parallel_attention, unknown)
+    check_tensors(q, k, v)
     dim = rows_at(q)
     if (cu_seqlens_q is not None) != (q.dim() == 3) or (cu_seqlens_kv is not None and dim == 2):
         raise InvalidArgumentError(
             "cu_seqlens_q: wanted it with packed tensors of 3 dimensions, and only then"
         )
-    ranks = ranks_of(group)
     if cu_seqlens_kv is None:
         cu_seqlens_kv = cu_seqlens_q
     if seqlen_kv is None and k.shape[dim] == q.shape[dim]:
         seqlen_kv = seqlen_q
-    seqlens_q = _whole_lengths("seqlen_q", ranks, q.shape[dim], seqlen_q, cu_seqlens_q)
-    seqlens_kv = _whole_lengths("seqlen_kv", ranks, k.shape[dim], seqlen_kv, cu_seqlens_kv)
+    levels = levels_of(group)
+    world = ranks_of(group).world if levels is None else levels[0].world * levels[1].world
+    seqlens_q = whole_lengths("seqlen_q", world, q.shape[dim], seqlen_q, cu_seqlens_q)
+    seqlens_kv = whole_lengths("seqlen_kv", world, k.shape[dim], seqlen_kv, cu_seqlens_kv)
+    extras = Extras(sinks, alibi_slopes, bias, mask)
+    check_extras(extras, q, sum(seqlens_kv), is_packed=dim == 0)
+    if levels is not None:
+        sizes: dict[str, Any] = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_kv}
+        if dim == 2:
+            sizes = {"seqlen_q": seqlens_q[0], "seqlen_kv": seqlens_kv[0]}
+        return two_levels(
+            context_parallel_attention,
+            levels,
+            (q, k, v),
+            extras,
+            (seqlens_q, seqlens_kv),
+            layout,
+            {
+                "causal": causal,
+                "softmax_scale": softmax_scale,
+                "softcap": softcap,
+                "window": window,
+                "alignment": alignment,
+                "algorithm": algorithm,
+                "return_lse": return_lse,
+                "deterministic": deterministic,
+                "link_bytes_per_second": link_bytes_per_second,
+                "flops_per_second": flops_per_second,
+                **sizes,
+            },
+        )
+    ranks = ranks_of(group)
     left, right = window_of(window)
     options = {
         "softmax_scale": None if softmax_scale is None else real("softmax_scale", softmax_scale),
@@ -208,19 +167,21 @@ def context_parallel_attention(
     settings: dict[str, Any] = {
         "causal": flag("causal", causal),
         "window": [left, right],
-        "alignment": _named("alignment", alignment, _ALIGNMENTS),
+        "alignment": named("alignment", alignment, NAMED_ALIGNMENTS),
         "layout": layout,
         "algorithm": algorithm,
         "seqlens_q": seqlens_q,
         "seqlens_kv": seqlens_kv,
         "return_lse": flag("return_lse", return_lse),
         "deterministic": flag("deterministic", deterministic),
-        "requires_grad": torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)),
+        "requires_grad": torch.is_grad_enabled()
+        and any(x is not None and x.requires_grad for x in (q, k, v, *extras)),
+        **described(extras),
         **options,
         **{name: None if x is None else real(name, x) for name, x in rates.items()},
     }
-    layout_number = _named("layout", layout, LAYOUTS)
-    algorithm_number = _named("algorithm", algorithm, ALGORITHMS)
+    layout_number = named("layout", layout, LAYOUTS)
+    algorithm_number = named("algorithm", algorithm, ALGORITHMS)
     what = What(
         world=ranks.world,
         layout=layout_number,
@@ -239,13 +200,29 @@ def context_parallel_attention(
         element_bytes=q.element_size(),
         **rates,
     )
-    plan = make_context_plan(what, ranks.rank)
+    plan = _plan_of(what, ranks.rank, extras)
     pieces = {"q": plan.pieces_q, "k": plan.pieces_kv}
-    _agree(ranks, {"q": q, "k": k, "v": v}, dim, settings, pieces)
+    agree(ranks, {"q": q, "k": k, "v": v}, dim, settings, pieces)
     ranks.prepare(q.device)
     job = Job(ranks, plan, options, settings["deterministic"], settings["return_lse"], k.shape[1])
-    out, lse = ContextAttention.apply(job, q, k, v)
+    out, lse = ContextAttention.apply(job, q, k, v, *extras)
     return (out, lse) if return_lse else out
+
+
+def _plan_of(what: What, rank: int, extras: Extras) -> ContextPlan:
+    if not extras.need_positions:
+        return make_context_plan(what, rank)
+    if extras.bias is not None or extras.mask is not None:
+        if what.algorithm == ALGORITHMS["ulysses"]:
+            raise UnsupportedError(
+                "algorithm: is ulysses with a bias or a mask, wanted ring or all_gather, in which "
+                "a rank has the queries that these have"
+            )
+        if what.algorithm == ALGORITHMS["automatic"]:
+            seconds = make_context_plan(what, rank).seconds
+            best = min(("ring", "all_gather"), key=lambda name: seconds[name])
+            what = what._replace(algorithm=ALGORITHMS[best])
+    return make_positioned_plan(what, rank)
 
 
 @contextlib.contextmanager
@@ -259,8 +236,8 @@ def replace_sdpa(
     """In this context, torch.nn.functional.scaled_dot_product_attention is over all ranks.
 
     Models run on this rank's rows, which `shard` cuts, positions included. seqlen is the whole
-    length, as in `context_parallel_attention`. attn_mask and dropout_p are refused. The name is
-    process-wide, as in `flashcore.torch.replace_sdpa`.
+    length, as in `context_parallel_attention`. attn_mask has this rank's queries, or one row, and
+    all keys. dropout_p is refused. The name is process-wide, as in `flashcore.torch.replace_sdpa`.
     """
 
     def attend(
@@ -273,11 +250,12 @@ def replace_sdpa(
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
-        if attn_mask is not None or dropout_p != 0:
-            raise UnsupportedError(
-                "attn_mask, dropout_p: are given, wanted neither: attention over several ranks "
-                "does not have them"
-            )
+        if dropout_p != 0:
+            refuse(context_parallel_attention, {"dropout_p": dropout_p})
+        extras = {}
+        if attn_mask is not None:
+            name = "mask" if attn_mask.dtype is torch.bool else "bias"
+            extras[name] = attn_mask[(None,) * (4 - attn_mask.dim())]
         if query.dim() != 4 or (key.shape[1] != query.shape[1] and not enable_gqa):
             raise InvalidArgumentError(
                 f"query: shape is {[*query.shape]} and key's {[*key.shape]}, wanted 4 dimensions, "
@@ -294,6 +272,7 @@ def replace_sdpa(
             layout=layout,
             algorithm=algorithm,
             seqlen_q=seqlen,
+            **extras,
         )
 
     with sdpa_replaced_by(lambda _: attend):
@@ -337,12 +316,12 @@ def explain(
     left, right = window_of(window)
     what = What(
         world=integer("world", world, 1, 4096),
-        layout=_named("layout", layout, LAYOUTS),
-        algorithm=_named("algorithm", algorithm, ALGORITHMS),
+        layout=named("layout", layout, LAYOUTS),
+        algorithm=named("algorithm", algorithm, ALGORITHMS),
         seqlens_q=lengths,
         seqlens_kv=lengths_kv,
         causal=flag("causal", causal),
-        alignment=_named("alignment", alignment, _ALIGNMENTS),
+        alignment=named("alignment", alignment, NAMED_ALIGNMENTS),
         window_left=left,
         window_right=right,
         batch=batch,
@@ -389,15 +368,19 @@ def shard(
             packed tensors and positions.
         layout, cu_seqlens: as in `context_parallel_attention`.
     """
-    ranks = ranks_of(group)
-    lengths = _whole_lengths("seqlen", ranks, 0, x.shape[dim], None)
+    lengths: tuple[int, ...] = (x.shape[dim],)
     if cu_seqlens is not None:
-        lengths = _lengths("cu_seqlens", cu_seqlens)
+        lengths = lengths_of("cu_seqlens", cu_seqlens)
         if sum(lengths) != x.shape[dim]:
             raise InvalidArgumentError(
                 f"cu_seqlens: ends at {sum(lengths)}, wanted the {x.shape[dim]} rows of x"
             )
-    return select(x, dim, _pieces(ranks, lengths, layout)[ranks.rank])
+    levels = levels_of(group)
+    ranks = ranks_of(group) if levels is None else levels[0]
+    x = select(x, dim, _pieces(ranks, lengths, layout)[ranks.rank])
+    if levels is None:
+        return x
+    return select(x, dim, shares(levels, lengths, layout)[levels[1].rank])
 
 
 def unshard(
@@ -416,19 +399,24 @@ def unshard(
     """
     if x.requires_grad and torch.is_grad_enabled():
         raise UnsupportedError("x: requires a gradient, wanted x.detach(): unshard has none")
-    ranks = ranks_of(group)
+    levels = levels_of(group)
+    ranks = ranks_of(group) if levels is None else levels[0]
+    world = ranks.world if levels is None else ranks.world * levels[1].world
     dim = dim % x.dim()
-    lengths = _whole_lengths("seqlen", ranks, x.shape[dim], seqlen, cu_seqlens)
+    lengths = whole_lengths("seqlen", world, x.shape[dim], seqlen, cu_seqlens)
     pieces = _pieces(ranks, lengths, layout)
-    options = {"unshard": dim, "layout": layout, "seqlens": lengths}
-    _agree(ranks, {"x": x}, dim, options, {"x": pieces})
+    if levels is not None:
+        x = _gathered(levels[1], x, dim, shares(levels, lengths, layout), layout)
+    return _gathered(ranks, x, dim, pieces, layout)
+
+
+def _gathered(ranks: Ranks, x: torch.Tensor, dim: int, pieces: Any, layout: str) -> torch.Tensor:
+    rows = [[piece.begin for piece in of] for of in pieces]
+    agree(ranks, {"x": x}, dim, {"unshard": dim, "layout": layout, "rows": rows}, {"x": pieces})
     ranks.prepare(x.device)
     return gather(ranks, (x,), dim, pieces)[0]
 
 
 def _pieces(ranks: Ranks, lengths: tuple[int, ...], layout: str) -> Any:
-    number = _named("layout", layout, LAYOUTS)
-    plan: ContextPlan = make_context_plan(
-        What(ranks.world, number, ALGORITHMS["all_gather"], lengths, lengths), ranks.rank
-    )
-    return plan.pieces_q
+    named("layout", layout, LAYOUTS)
+    return pieces_of(ranks, lengths, layout)

@@ -137,8 +137,8 @@ def test_a_rank_that_stops_is_an_error_on_the_others():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bias": 1}, "bias: is given, wanted it left out"),
-        ({"dropout_p": 0.1}, "dropout_p: is given, wanted it left out"),
+        ({"q_scale": 1}, "q_scale: is given, wanted it left out"),
+        ({"dropout_p": 0.1}, "dropout_p: is given, wanted it left out: dropout draws by"),
         ({"is_causal": True}, "is_causal: is no argument of context_parallel_attention"),
         ({"layout": "striped"}, "layout: is 'striped', wanted one of contiguous, zigzag"),
         ({"alignment": "given"}, "alignment: is 'given', wanted one of top_left, bottom_right"),

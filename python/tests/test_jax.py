@@ -212,9 +212,23 @@ def test_derivatives_that_there_are_not():
         jax.jit(lambda q: flashcore.attention_backward(q, q, q, q).dq)(q)
 
 
-def test_sharded_arrays_stay_sharded():
-    """Runs in a process of its own, with four CPU devices."""
-    program = pathlib.Path(__file__).with_name("sharded.py")
+def with_four_devices(program, *arguments):
+    """Runs a program in a process of its own, with four CPU devices."""
     four = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    run = python(program, **four)
+    run = python(pathlib.Path(__file__).with_name(program), *arguments, **four)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_sharded_arrays_stay_sharded():
+    with_four_devices("sharded.py")
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "all_gather", "ulysses"])
+@pytest.mark.parametrize("case", ["masks", "extras"])
+def test_rows_over_devices(case, algorithm):
+    with_four_devices("sharded_rows.py", f"{case}-{algorithm}")
+
+
+@pytest.mark.parametrize("case", ["worlds", "rings", "mistakes"])
+def test_more_of_rows_over_devices(case):
+    with_four_devices("sharded_rows.py", case)

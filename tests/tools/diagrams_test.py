@@ -9,7 +9,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "scripts")]
 import check_arrows  # noqa: E402
-from reporting import diagrams, evolve, memory_plans, schedules, simulator, tuning  # noqa: E402
+from reporting import context, diagrams, evolve, memory_plans, schedules, simulator, tuning  # noqa: E402
 from reporting.evidence import Failure  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,6 +17,17 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def drawn(make):
     return xml.etree.ElementTree.fromstring(make("0" * 16))
+
+
+class ContextParallel(unittest.TestCase):
+    def test_a_line_has_a_point_for_each_world_that_is_possible(self):
+        tree = drawn(context.draw)
+        points = sum(len(line) for line in context.lines().values())
+        self.assertEqual(len([*tree.iter(SVG + "circle")]), points)
+        self.assertEqual(set(context.lines()), set(context.NAMES))
+        for line in context.lines().values():
+            for world, share in line:
+                self.assertTrue(0 < share <= 1, f"{share} at {world}")
 
 
 class Architecture(unittest.TestCase):

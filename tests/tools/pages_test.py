@@ -34,7 +34,7 @@ LIMITS = {
     ("docs/forward-fp8.md",): 2500,
     ("docs/decode.md",): 2000,
     ("docs/mla.md",): 620,
-    ("docs/distributed.md",): 900,
+    ("docs/distributed.md",): 1500,
     ("docs/backward.md",): 2500,
     ("docs/cpu.md",): 1500,
     ("docs/ladder.md",): 3000,

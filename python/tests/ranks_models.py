@@ -1,0 +1,138 @@
+"""What the ranks of test_distributed_models.py do: a model whose attention is over a group."""
+
+import functools
+
+BATCH, ROWS, WIDTH, HEADS, HEAD_DIM = 2, 26, 32, 4, 16
+
+
+def _model(attend):
+    """Two blocks of attention with sinks and a linear layer; `attend` takes q, k, v and sinks."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(WIDTH, 3 * HEADS * HEAD_DIM)
+            self.back = nn.Linear(HEADS * HEAD_DIM, WIDTH)
+            self.sinks = nn.Parameter(torch.randn(HEADS))
+
+        def forward(self, x):
+            parts = self.qkv(x).unflatten(-1, (3, HEADS, HEAD_DIM)).permute(2, 0, 3, 1, 4)
+            out = attend(*(part.contiguous() for part in parts), self.sinks)
+            return x + self.back(out.transpose(1, 2).flatten(-2))
+
+    torch.manual_seed(11)
+    return nn.Sequential(Block(), Block())
+
+
+def _tokens():
+    import torch
+
+    return torch.randn(BATCH, ROWS, WIDTH, generator=torch.Generator().manual_seed(12))
+
+
+def _loss(model, x):
+    return model(x).square().sum()
+
+
+def _wanted():
+    """The gradients of one process."""
+    import flashcore
+
+    model = _model(lambda q, k, v, sinks: flashcore.attention(q, k, v, causal=True, sinks=sinks))
+    _loss(model, _tokens()).backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+def _over(group, algorithm):
+    import flashcore.distributed as fd
+
+    return lambda q, k, v, sinks: fd.context_parallel_attention(
+        q, k, v, group, causal=True, sinks=sinks, algorithm=algorithm, seqlen_q=ROWS
+    )
+
+
+def _check(found, wanted):
+    import torch
+
+    for name, one in found.items():
+        torch.testing.assert_close(one, wanted[name], atol=2e-4, rtol=1e-4, msg=name)
+
+
+def fsdp(group, algorithm, recomputes):
+    """Weights are sharded over all four ranks, the batch over two, and the rows over two."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.utils.checkpoint import checkpoint
+
+    import flashcore.distributed as fd
+
+    mesh = _mesh((2, 2), ("data", "context"))
+    rows = mesh["context"]
+    model = _model(_over(rows, algorithm))
+    flat = init_device_mesh("cpu", (4,))
+    for block in model:
+        fully_shard(block, mesh=flat)
+    fully_shard(model, mesh=flat)
+    mine = _tokens()[mesh["data"].get_local_rank() :: 2]
+    x = fd.shard(mine, rows, dim=1)
+    run = functools.partial(checkpoint, model, use_reentrant=False) if recomputes else model
+    _loss(run, x).backward()
+    # FSDP takes the mean over four ranks; the loss is a sum.
+    found = {name: 4 * p.grad.full_tensor() for name, p in model.named_parameters()}
+    _check(found, _wanted())
+    assert group.size() == 4
+    assert torch.isfinite(found["0.sinks"]).all()
+
+
+@functools.lru_cache(maxsize=4)
+def _mesh(shape, names):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+
+
+def compiled(group, algorithm):
+    """The call is a break in the graph: the rest is compiled, and the gradients are the same."""
+    import torch
+    import torch.distributed as dist
+
+    import flashcore.distributed as fd
+
+    model = _model(_over(group, algorithm))
+    x = fd.shard(_tokens(), group, dim=1)
+    wanted = _wanted()
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    _loss(torch.compile(model, backend=backend), x).backward()
+    assert len(seen) >= 2
+    found = {name: p.grad for name, p in model.named_parameters()}
+    for one in found.values():
+        dist.all_reduce(one, group=group)
+    _check(found, wanted)
+
+
+def checkpointed(group, algorithm, reentrant):
+    """Activations are computed again in the backward pass: the same bits."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    import flashcore.distributed as fd
+
+    x = fd.shard(_tokens(), group, dim=1).requires_grad_()
+    results = []
+    for recomputes in (False, True):
+        model = _model(_over(group, algorithm))
+        run = functools.partial(checkpoint, model, use_reentrant=reentrant)
+        _loss(run if recomputes else model, x).backward()
+        results.append([x.grad, *(p.grad for p in model.parameters())])
+        x.grad = None
+    for one, other in zip(*results, strict=True):
+        assert torch.equal(one, other)
