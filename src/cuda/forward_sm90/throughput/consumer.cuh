@@ -37,7 +37,7 @@ __device__ __forceinline__ int uniform(int x) {
 
 template <class S>
 struct Consumer {
-  // Of the first half, which is the larger one if a block has an odd number of steps of 16 keys.
+  // The first half is the larger one if a block has an odd number of steps of 16 keys.
   static constexpr int kHalfProducts = (S::kKeyProducts + 2) / 4 * 2;
   static constexpr int kHalfKeys = 8 * kHalfProducts;
   static constexpr int kPackedRegisters = S::kKeyProducts * 2;
