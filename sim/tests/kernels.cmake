@@ -22,7 +22,7 @@ function(flashcore_simulated_kernel kernel device)
   set_tests_properties(${name} PROPERTIES LABELS "simulator;kernels" TIMEOUT 900 COST ${cost})
 endfunction()
 
-flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112/4 3x400 scores/softcap/f16/30/)
+flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112/4 30x112x256/4 3x400 scores/softcap/f16/30/)
 # Pages: one random problem in 70 has the type of Q, no padding on the left and pages of 8 rows or more.
 flashcore_simulated_kernel(forward_sm90_throughput:paged sim:0 paged/60x112/4 paged/3x400/4)
 flashcore_simulated_kernel(forward_sm90_throughput:192x128 sim:0 20x112/4 2x400)

@@ -36,8 +36,9 @@ float product(int row, int column, int depth) {
 }
 
 using Tile = tile::SmemTile<64, 64, 2>;
+constexpr int whole_panels(int columns) { return (columns + 63) / 64 * 64; }
 template <int kColumns>
-using WideTile = tile::SmemTile<64, kColumns == 96 ? 128 : kColumns, 2>;
+using WideTile = tile::SmemTile<64, whole_panels(kColumns), 2>;
 
 template <class SmemTile, class Value>
 void fill(unsigned char* shared, bool is_bf16, Value value) {
@@ -73,7 +74,7 @@ enum class ProductFault {
 template <int kColumns, bool kIsBf16, bool kFromRegisters, Major kMajor>
 void multiply_tiles(ProductFault fault) {
   using BTile = std::conditional_t<kMajor == Major::mn, WideTile<kColumns>,
-                                   tile::SmemTile<kColumns == 96 ? 128 : kColumns, 64, 2>>;
+                                   tile::SmemTile<whole_panels(kColumns), 64, 2>>;
   auto* const shared = shared_array<unsigned char>();
   unsigned char* const b = shared + Tile::kBytes;
   const int thread = static_cast<int>(threadIdx.x);
@@ -150,6 +151,12 @@ TEST(Wgmma, ProductsOf64ColumnsAreExact) {
   expect_exact<64, true>();
 }
 TEST(Wgmma, ProductsOf96ColumnsAreExact) { expect_exact<96, false>(); }
+TEST(Wgmma, ProductsThatEndInAPanelAreExact) {
+  expect_exact<80, true>();
+  expect_exact<112, false>();
+  expect_exact<160, true>();
+}
+TEST(Wgmma, ProductsOf192ColumnsAreExact) { expect_exact<192, false>(); }
 TEST(Wgmma, ProductsOf128ColumnsAreExact) { expect_exact<128, true>(); }
 
 // A stored by its columns, B by its columns.

@@ -32,7 +32,8 @@ constexpr sim::ProductOptions product_options(sim::ElementType type, int columns
 
 // True for the widths that src/cuda/ptx supports.
 template <int kCount>
-inline constexpr bool kIsWidth = kCount == 8 || kCount == 12 || kCount == 16;
+inline constexpr bool kIsWidth = kCount == 8 || kCount == 10 || kCount == 12 || kCount == 14 ||
+                                 kCount == 16 || kCount == 20 || kCount == 24;
 
 template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k, int kCount>
 requires kIsWidth<kCount>

@@ -14,6 +14,9 @@ TALL_AGAIN = problem("forward_sm90_throughput:192x128",
                      "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 1600 --scale 10")
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
+# Blocks of 112 keys, whose first half has 64; and head dimensions that end in a panel.
+ODD_UNIT = "forward_sm90/throughput/bf16_config14.cu"
+ODD = problem("forward_sm90_throughput", "--dtype bf16 --shape 1,1,128,160 --seqlen-kv 300 --causal")
 # A chunk of a prompt over pages: several boxes per tile, several tiles of keys.
 PAGED = problem("forward_sm90_throughput:paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
 # Several boxes per page.
@@ -283,4 +286,12 @@ FAULTS = [
          "")], "operand in use"),
     Fault("paged_task_found_before_values_took_the_last", PAGED_UNIT, PAGED_MANY, [
         (COPIES, "kPageWarps = 3", "kPageWarps = 1")], "deadlock"),
+    Fault("throughput_odd_blocks_in_equal_halves", ODD_UNIT, ODD, [
+        (C, "kHalfProducts = (S::kKeyProducts + 2) / 4 * 2;", "kHalfProducts = S::kKeyProducts / 2;")], "FAILED"),
+    Fault("throughput_outputs_in_parts_that_begin_in_a_panel", ODD_UNIT, ODD, [
+        (THROUGHPUT + "shape.cuh", "kOutParts = kConfig.head_dim_v > 192 ? 2 : 1;",
+         "kOutParts = kConfig.head_dim_v > 128 ? 2 : 1;")], "FAILED"),
+    Fault("throughput_copies_of_128_rows_for_112", "forward_sm90/throughput/plan.cpp", ODD, [
+        (THROUGHPUT + "plan.cpp", "rows_kv, columns, config.block_kv, lead_kv);",
+         "rows_kv, columns, 128, lead_kv);")], "race"),
 ]

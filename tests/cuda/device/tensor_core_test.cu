@@ -20,6 +20,10 @@
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/ptx/wgmma_n112.cuh"
+#include "cuda/ptx/wgmma_n160.cuh"
+#include "cuda/ptx/wgmma_n192.cuh"
+#include "cuda/ptx/wgmma_n80.cuh"
 #include "cuda/ptx/wgmma_n96.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
@@ -199,7 +203,7 @@ TEST(TensorCore, LdmatrixFollowsTheMaps) {
 }
 
 // S = Q K^T by "ss" with K-major operands, or O = P V by "rs" with V MN-major; Q, K and V by TMA.
-// Q is 64 x kHeadDim; K and V are kv_rows of 128 x kHeadDim, the rest being outside the tensor.
+// Q is 64 x kHeadDim; K and V are kv_rows of kKeys x kHeadDim, the rest being outside the tensor.
 // Tiles are whole panels wide.
 constexpr int whole_panels(int columns) { return (columns + 63) / 64 * 64; }
 
@@ -207,11 +211,11 @@ struct Maps {
   CUtensorMap q, kv;
 };
 
-template <int kHeadDim, bool kRegisters>
+template <int kHeadDim, bool kRegisters, int kKeys>
 __global__ void warpgroup_product(const __grid_constant__ Maps maps, const __half* p, float* d) {
   if constexpr (ptx::kHasWgmma) {
     using QTile = tile::SmemTile<64, whole_panels(kHeadDim), 2>;
-    using KvTile = tile::SmemTile<128, whole_panels(kHeadDim), 2>;
+    using KvTile = tile::SmemTile<kKeys, whole_panels(kHeadDim), 2>;
     unsigned char* const shared = ptx::dynamic_shared();
     uint64_t& full = ptx::static_shared<uint64_t>();
     const int thread = static_cast<int>(threadIdx.x);
@@ -228,16 +232,16 @@ __global__ void warpgroup_product(const __grid_constant__ Maps maps, const __hal
     }
     __syncthreads();
     ptx::mbarrier_wait(barrier, 0);
-    constexpr int kColumns = kRegisters ? kHeadDim : 128;
+    constexpr int kColumns = kRegisters ? kHeadDim : kKeys;
     float accumulator[kColumns / 8][4] = {};
     ptx::warpgroup_pin(accumulator);
     ptx::warpgroup_fence();
     if constexpr (kRegisters) {
-      for (int step = 0; step < 8; ++step) {
+      for (int step = 0; step < kKeys / 16; ++step) {
         Words<__half> a;
         for (int e = 0; e < 8; ++e) {
           const Cell at = tile::wgmma_k16_a(thread, e);
-          a.element[e] = p[at.row * 128 + 16 * step + at.column];
+          a.element[e] = p[at.row * kKeys + 16 * step + at.column];
         }
         ptx::warpgroup_fence();
         ptx::wgmma_rs_f16<ptx::Accumulate::add, ptx::Major::mn>(
@@ -262,15 +266,15 @@ __global__ void warpgroup_product(const __grid_constant__ Maps maps, const __hal
   }
 }
 
-template <int kHeadDim, bool kRegisters>
+template <int kHeadDim, bool kRegisters, int kKeys = 128>
 void check_warpgroup_product(int kv_rows) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs sm_90a";
   // A [2, 2, rows, kHeadDim] tensor each. (1, 1) is read; other numbers lie next to it.
   const auto q_all = random_integers<__half>(size_t{4} * 64 * kHeadDim, 3);
   const auto kv_all = random_integers<__half>(static_cast<size_t>(4 * kv_rows * kHeadDim), 4);
-  const auto p = random_integers<__half>(64 * 128, 5);
+  const auto p = random_integers<__half>(64 * kKeys, 5);
   const DeviceArray<__half> dq(q_all), dkv(kv_all), dp(p);
-  constexpr int kColumns = kRegisters ? kHeadDim : 128;
+  constexpr int kColumns = kRegisters ? kHeadDim : kKeys;
   const DeviceArray<float> dd(std::vector<float>(64 * kColumns, -1.0F));
   const auto layout = [](int64_t rows) {
     return host::TensorLayout{2, 2, rows, kHeadDim, 2 * rows * kHeadDim, rows * kHeadDim, kHeadDim};
@@ -280,10 +284,10 @@ void check_warpgroup_product(int kv_rows) {
                                     64, 64),
             cudaSuccess);
   ASSERT_EQ(host::encode_tensor_map(maps.kv, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dkv.get(),
-                                    layout(kv_rows), 128, 64),
+                                    layout(kv_rows), kKeys, 64),
             cudaSuccess);
-  const auto kernel = warpgroup_product<kHeadDim, kRegisters>;
-  constexpr int kShared = (64 + 128) * whole_panels(kHeadDim) * 2;
+  const auto kernel = warpgroup_product<kHeadDim, kRegisters, kKeys>;
+  constexpr int kShared = (64 + kKeys) * whole_panels(kHeadDim) * 2;
   ASSERT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared),
             cudaSuccess);
   ASSERT_EQ(host::launch_kernel(kernel, {.grid = dim3(1), .threads = 128, .shared_bytes = kShared},
@@ -293,11 +297,11 @@ void check_warpgroup_product(int kv_rows) {
 
   const std::vector<__half> q(q_all.end() - 64 * kHeadDim, q_all.end());
   std::vector<__half> kv(kv_all.end() - kv_rows * kHeadDim, kv_all.end());
-  kv.resize(static_cast<size_t>(128 * kHeadDim), __half(0.0F));  // rows outside read as zero
+  kv.resize(static_cast<size_t>(kKeys * kHeadDim), __half(0.0F));  // rows outside read as zero
   if (kRegisters) {
-    expect_product(dd.host(), p, kv, 64, kHeadDim, 128, kHeadDim, 1);
+    expect_product(dd.host(), p, kv, 64, kHeadDim, kKeys, kHeadDim, 1);
   } else {
-    expect_product(dd.host(), q, kv, 64, 128, kHeadDim, 1, kHeadDim);
+    expect_product(dd.host(), q, kv, 64, kKeys, kHeadDim, 1, kHeadDim);
   }
 }
 
@@ -306,13 +310,21 @@ TEST(TensorCore, WarpgroupScores) {
   check_warpgroup_product<128, false>(128);
   check_warpgroup_product<128, false>(77);
   check_warpgroup_product<96, false>(128);
+  check_warpgroup_product<192, false, 112>(112);
+  check_warpgroup_product<80, false, 96>(77);
 }
 
 TEST(TensorCore, WarpgroupOutput) {
   check_warpgroup_product<64, true>(128);
   check_warpgroup_product<128, true>(128);
   check_warpgroup_product<64, true>(77);
-  check_warpgroup_product<96, true>(128);
+  for (const int kv_rows : {77, 128}) {
+    check_warpgroup_product<80, true>(kv_rows);
+    check_warpgroup_product<96, true>(kv_rows);
+    check_warpgroup_product<112, true>(kv_rows);
+    check_warpgroup_product<160, true>(kv_rows);
+    check_warpgroup_product<192, true>(kv_rows);
+  }
 }
 
 TEST(TensorMap, RefusesWhatTheHardwareCannotDo) {

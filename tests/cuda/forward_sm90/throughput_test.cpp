@@ -27,23 +27,56 @@ using testing::HasSubstr;
 
 // ---- the resource page
 
-TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
+TEST(ForwardSm90Config, EveryHeadDimensionGetsATileWithTheFewestColumns) {
   for (const bool features : {false, true}) {
     for (int qk = 8; qk <= 256; qk += 8) {
       for (int v = 8; v <= 256; v += 8) {
         const int chosen = choose_config(qk, v, features);
         ASSERT_GE(chosen, 0) << qk << "/" << v;
-        for (int i = 0; i <= chosen; ++i) {
-          const Config& c = kConfigs[static_cast<size_t>(i)];
-          const bool fits =
-              c.head_dim_qk >= qk && c.head_dim_v >= v && (features ? c.features : c.plain);
-          ASSERT_EQ(fits, i == chosen) << qk << "/" << v << ", row " << i;
+        const Config& own = kConfigs[static_cast<size_t>(chosen)];
+        ASSERT_TRUE(own.head_dim_qk >= qk && own.head_dim_v >= v);
+        ASSERT_TRUE(features ? own.features : own.plain);
+        for (const Config& c : kConfigs) {
+          if (c.head_dim_qk < qk || c.head_dim_v < v || !(features ? c.features : c.plain))
+            continue;
+          ASSERT_LE(own.head_dim_qk + own.head_dim_v, c.head_dim_qk + c.head_dim_v)
+              << qk << "/" << v << ", row " << chosen;
         }
       }
     }
     EXPECT_EQ(choose_config(257, 64, features), -1);
     EXPECT_EQ(choose_config(64, 257, features), -1);
   }
+}
+
+TEST(ForwardSm90Config, HeadDimensionsBetweenPowersOfTwoHaveTheirOwnTiles) {
+  const auto keys = [](int64_t head_dim, bool features) {
+    const Config& c = kConfigs[static_cast<size_t>(choose_config(head_dim, head_dim, features))];
+    return std::pair(c.head_dim_qk, c.block_kv);
+  };
+  EXPECT_EQ(keys(72, false), std::pair(80, 128));
+  EXPECT_EQ(keys(88, false), std::pair(96, 128));
+  EXPECT_EQ(keys(112, false), std::pair(112, 128));
+  EXPECT_EQ(keys(112, true), std::pair(128, 128));
+  for (const bool features : {false, true}) {
+    EXPECT_EQ(keys(136, features), std::pair(160, 112));
+    EXPECT_EQ(keys(192, features), std::pair(192, 112));
+    EXPECT_EQ(keys(200, features), std::pair(256, 64));
+    EXPECT_EQ(choose_config(192, 128, features), 6);
+  }
+}
+
+// Names of instances, evidence and tables have the indices.
+TEST(ForwardSm90Config, RowsKeepTheirIndices) {
+  const std::vector<std::pair<int, int>> tiles = {{64, 192}, {64, 64},   {64, 64},   {64, 128},
+                                                  {96, 128}, {128, 128}, {192, 128}, {256, 128}};
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    EXPECT_EQ(kConfigs[i].head_dim_qk, tiles[i].first) << i;
+    EXPECT_EQ(kConfigs[i].block_q(), tiles[i].second) << i;
+  }
+  std::set<int> rows(kByCost.begin(), kByCost.end());
+  EXPECT_EQ(rows.size(), kConfigs.size());
+  EXPECT_EQ(*rows.rbegin(), static_cast<int>(kConfigs.size()) - 1);
 }
 
 TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {

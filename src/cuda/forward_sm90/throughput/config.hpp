@@ -70,7 +70,6 @@ struct Config {
   constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + block_kv / 4; }
 };
 
-// In order of cost: the first that holds a problem's head dimensions computes it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
@@ -160,18 +159,68 @@ inline constexpr std::array kConfigs = {
            .ping_pong = true,
            .plain = true,
            .features = true},
+    Config{.head_dim_qk = 80,
+           .head_dim_v = 80,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 112,
+           .head_dim_v = 112,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 160,
+           .head_dim_v = 160,
+           .consumers = 2,
+           .block_kv = 112,
+           .q_slots = 1,
+           .stages = 2,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = true},
+    Config{.head_dim_qk = 192,
+           .head_dim_v = 192,
+           .consumers = 2,
+           .block_kv = 112,
+           .q_slots = 1,
+           .stages = 2,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = true},
 };
 
 inline constexpr int kLargestHeadDim = 256;
 
+// The rows in order of cost: the first that holds a problem's head dimensions computes it. A row's index
+// is in its instances' names, so new rows come last in kConfigs.
+inline constexpr std::array kByCost = {0, 1, 2, 3, 8, 4, 9, 5, 6, 10, 11, 7};
+
+constexpr bool holds(const Config& c, int64_t head_dim_qk, int64_t head_dim_v, bool features) {
+  return head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v &&
+         (features ? c.features : c.plain);
+}
+
 // Returns an index into kConfigs, or -1 if a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    const Config& c = kConfigs[i];
-    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v &&
-        (features ? c.features : c.plain)) {
-      return static_cast<int>(i);
-    }
+  for (const int row : kByCost) {
+    if (holds(kConfigs[static_cast<std::size_t>(row)], head_dim_qk, head_dim_v, features))
+      return row;
   }
   return -1;
 }
@@ -207,15 +256,15 @@ constexpr int choose_paged_config(int64_t head_dim_qk, int64_t head_dim_v, bool 
   return -1;
 }
 
-// Checks what the kernels rely on.
+// Checks what the kernels rely on. Three consumers with two stages hung on a GPU under causal masks.
 constexpr bool is_sound(const Config& c) {
   const int threads = c.threads() * c.blocks_per_sm;
   const int allocated = 65536 / threads / 8 * 8 * c.threads();
   const int wanted =
       kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
-  return c.head_dim_qk % 32 == 0 && c.head_dim_v % 32 == 0 &&
-         (c.block_kv == 64 || c.block_kv == 128) && c.q_slots >= 1 &&
-         (c.stages & (c.stages - 1)) == 0 && c.tile_bytes() + kBarrierBytes <= kSharedMemory &&
+  return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 && c.block_kv % 16 == 0 &&
+         c.q_slots >= 1 && (c.stages & (c.stages - 1)) == 0 && (c.consumers < 3 || c.stages >= 4) &&
+         c.tile_bytes() + kBarrierBytes <= kSharedMemory &&
          c.blocks_per_sm * (c.tile_bytes() + kBarrierBytes + kSharedMemoryOwn) <= kSharedMemorySm &&
          wanted <= allocated && c.held_registers() + 24 <= c.consumer_registers();
 }
@@ -225,5 +274,6 @@ static_assert([] {
   }
   return true;
 }());
+static_assert(kByCost.size() == kConfigs.size());
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

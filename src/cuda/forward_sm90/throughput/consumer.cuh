@@ -37,7 +37,9 @@ __device__ __forceinline__ int uniform(int x) {
 
 template <class S>
 struct Consumer {
-  static constexpr int kHalfProducts = S::kKeyProducts / 2;
+  // The first half is the larger one if a block has an odd number of steps of 16 keys.
+  static constexpr int kHalfProducts = (S::kKeyProducts + 2) / 4 * 2;
+  static constexpr int kHalfKeys = 8 * kHalfProducts;
   static constexpr int kPackedRegisters = S::kKeyProducts * 2;
 
   typename S::Shared& smem;
@@ -254,8 +256,7 @@ struct Consumer {
     const int query = task().first_query + row(), key = first_key(left);
     const int all_see =
         attention::visible_columns(limits, task().first_query + first_row(), key).end;
-    if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) !=
-        0) {
+    if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < kHalfKeys)) != 0) {
       mask_scores<S, 0, kHalfProducts>(s, limits, query, key, lane());
     }
     mask_scores<S, kHalfProducts, kProducts>(s, limits, query, key, lane());
@@ -332,7 +333,7 @@ struct Consumer {
   __device__ __forceinline__ bool sees_left_half_only(int left) const {
     const int last = task().first_query + first_row() + kWarpgroupRows - 1;
     const int seen = attention::visible_columns(task().limits, last, first_key(left)).end;
-    return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
+    return ptx::uniform(static_cast<uint32_t>(seen <= kHalfKeys)) != 0;
   }
 
   // `scores` is the computed part of s.
@@ -369,7 +370,7 @@ struct Consumer {
     // All four warps wait for products at the same instruction, never in a branch. The vote before
     // it keeps ptxas from moving the exponentials below the wait, where nothing overlaps them.
     constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
-    constexpr int kPackedAfter = S::kConfig.split_softmax ? kPackedRegisters / 2 : 0;
+    constexpr int kPackedAfter = S::kConfig.split_softmax ? 2 * kHalfProducts : 0;
     float total[2], rescale[2] = {1, 1};
     attention::exponentiate<0, kBeside>(s, reference, exponent_scale(), total);
     bool again = unproven(total, right);

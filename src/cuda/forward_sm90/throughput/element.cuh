@@ -8,6 +8,10 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/packed_fma.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/ptx/wgmma_n112.cuh"
+#include "cuda/ptx/wgmma_n160.cuh"
+#include "cuda/ptx/wgmma_n192.cuh"
+#include "cuda/ptx/wgmma_n80.cuh"
 #include "cuda/ptx/wgmma_n96.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {

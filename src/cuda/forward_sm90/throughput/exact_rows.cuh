@@ -80,7 +80,7 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
                                                      int first_row, int lane) {
   __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
-  constexpr int kColumns = S::kConfig.head_dim_v / 32;  // per lane, 32 apart
+  constexpr int kColumns = (S::kConfig.head_dim_v + 31) / 32;  // per lane, 32 apart
   const int kv_head = task.kv_head;
   // From scores to units of log2, and to the caller's units.
   const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;

@@ -55,8 +55,8 @@ struct Shape {
   static constexpr int kQkSteps = kConfig.head_dim_qk / 16;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 16;
-  // O is computed in parts of at most 128 columns.
-  static constexpr int kOutParts = kConfig.head_dim_v > 128 ? 2 : 1;
+  // O is computed in parts of at most 192 columns.
+  static constexpr int kOutParts = kConfig.head_dim_v > 192 ? 2 : 1;
   static constexpr int kOutProducts = kConfig.head_dim_v / 8 / kOutParts;
   static constexpr int kPartPanels = VTile::kPanels / kOutParts;
 

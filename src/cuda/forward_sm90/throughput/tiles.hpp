@@ -44,8 +44,9 @@ constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
 constexpr std::string_view tile_name(const Config& config) {
   if (config.block_q() == 192) return "forward_sm90_throughput:192x128";
   if (config.block_q() == 128) {
-    return config.block_kv == 128 ? "forward_sm90_throughput:128x128"
-                                  : "forward_sm90_throughput:128x64";
+    return config.block_kv == 128   ? "forward_sm90_throughput:128x128"
+           : config.block_kv == 112 ? "forward_sm90_throughput:128x112"
+                                    : "forward_sm90_throughput:128x64";
   }
   return config.block_kv == 128 ? "forward_sm90_throughput:64x128"
                                 : "forward_sm90_throughput:64x64";
