@@ -141,6 +141,7 @@ std::string refuse_without(Features needs) {
   for (const Given& one : given::kAll) {
     if (needs.has(one.feature)) names.emplace_back(one.name);
   }
+  if (needs.has(dropout)) names.emplace_back("dropout_p");
   if (names.size() == 1) return names[0] + ": is not given, wanted it";
   return fmt::format("{}: is not given, wanted one of {}", names[0], either(names));
 }

@@ -146,6 +146,17 @@ SupportedRow backward_sm90_split() {
   return row;
 }
 
+void with_mask(ForwardProblem& p) { p.mask.present = true; }
+SupportedRow backward_sm90_options() {
+  SupportedRow row = backward_sm90("backward_sm90:options", 128);
+  row.computes =
+      (row.computes - Features{packed, softcap}) | Features{bias, mask, alibi_slopes} | kDropout;
+  row.need = with_mask;
+  row.without = "bias: is not given, wanted one of bias, mask, alibi_slopes or dropout_p";
+  row.gradients_of_options = false;
+  return row;
+}
+
 SupportedRow on_cpu(std::string_view name, Pass pass, Features not_computed, Dtypes q, Dtypes o) {
   return {.variant = name,
           .pass = pass,
@@ -238,6 +249,7 @@ const std::vector<SupportedRow>& supported_rows() {
        .arch = kFromAmpere},
       backward_sm90("backward_sm90", 128),
       backward_sm90_split(),
+      backward_sm90_options(),
       backward_sm90("backward_sm90:wide", 256),
       on_cpu("cpu_simd", Pass::forward, lse_of_f64, kAll, kAllButF64),
       on_cpu("cpu_simd", Pass::backward, kOfF64, kAll, kAllButF64),

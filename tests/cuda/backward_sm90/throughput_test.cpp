@@ -34,6 +34,24 @@ TEST(BackwardSm90Config, HeadDimensionsTakeTheNextTiles) {
   }
 }
 
+// A step's bias of 32 bits fits where a step has 64 queries.
+TEST(BackwardSm90Config, ABiasTakesTilesWithRoomForIt) {
+  for (const int64_t head_dim : {8, 64, 72, 128}) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+      ForwardProblem p;
+      p.head_dim_qk = p.head_dim_v = head_dim;
+      p.bias.present = true;
+      p.bias.dtype = dtype;
+      const Config& config = kConfigs[static_cast<size_t>(pair_config_of(p))];
+      EXPECT_GE(config.head_dim, head_dim);
+      EXPECT_TRUE(config.caps);
+      EXPECT_GE(config.bias_bytes(),
+                static_cast<int>(size_of(dtype)) * config.block_q * kBlockKeys);
+      EXPECT_LE(config.pair_shared_bytes(), kSharedMemory);
+    }
+  }
+}
+
 TEST(BackwardSm90Config, WarpsHaveEachSumOfABlockOnce) {
   for (const Config& config : kConfigs) {
     std::vector<int> seen(static_cast<size_t>(config.block_sums()));

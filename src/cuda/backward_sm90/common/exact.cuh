@@ -11,6 +11,7 @@
 #include "cuda/attention/sides.hpp"
 #include "cuda/backward_sm90/common/capped.cuh"
 #include "cuda/backward_sm90/common/element.cuh"
+#include "cuda/backward_sm90/common/exact_pairs.cuh"
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
 #include "cuda/ptx/exp2.cuh"
@@ -94,6 +95,22 @@ __device__ __forceinline__ PairWeights pair_weights(const ExactEntry<P>& e, int 
   return {weight, weight * (dov - delta)};
 }
 
+// The weights of a pair that may be removed.
+struct ExactWeights {
+  bool removed;
+  PairWeights of;
+};
+template <class P>
+__device__ __forceinline__ ExactWeights exact_weights(const ExactEntry<P>& e, const PairPlace& at,
+                                                      float qk, float dov) {
+  const int block = at.query / e.block_q;
+  const int64_t number =
+      (int64_t{at.batch} * e.p.heads_q + at.head) * e.p.q_blocks + e.rows.first_block + block;
+  const float delta = e.p.row_stats[number * (2 * e.block_q) + e.block_q + at.query % e.block_q];
+  const ExactPair pair = exact_pair(e.p, at, attention::find_entry(e.p, at.batch).offset, qk);
+  return {pair.removed, {pair.weight * pair.factor, pair.weight * (pair.factor * dov - delta)}};
+}
+
 template <int kDims, class Element, class P>
 __device__ __forceinline__ void compute_query_exactly(const ExactEntry<P>& e, int head, int query,
                                                       int lane) {
@@ -109,7 +126,13 @@ __device__ __forceinline__ void compute_query_exactly(const ExactEntry<P>& e, in
     Row k, v;
     k.load(p.k, batch, head / p.group, e.rows.kv_row + key, lane, p.head_dim_qk);
     v.load(p.v, batch, head / p.group, e.rows.kv_row + key, lane, p.head_dim_v);
-    sum.add(pair_weights(e, head, query, q.dot(k), d_o.dot(v)).ds, k);
+    if constexpr (kHasPairs<P>) {
+      const auto [removed, pair] =
+          exact_weights(e, {batch, head, query, key}, q.dot(k), d_o.dot(v));
+      if (!removed) sum.add(pair.ds, k);
+    } else {
+      sum.add(pair_weights(e, head, query, q.dot(k), d_o.dot(v)).ds, k);
+    }
   }
   sum.store(p.dq, batch, head, row, lane, p.head_dim_qk, p.scale);
 }
@@ -131,9 +154,17 @@ __device__ __forceinline__ void compute_key_exactly(const ExactEntry<P>& e, int 
       Row q, d_o;
       q.load(p.q, batch, head, e.rows.q_row + query, lane, p.head_dim_qk);
       d_o.load(p.d_o, batch, head, e.rows.q_row + query, lane, p.head_dim_v);
-      const PairWeights pair = pair_weights(e, head, query, q.dot(k), d_o.dot(v));
-      dk.add(pair.ds, q);
-      dv.add(pair.p, d_o);
+      if constexpr (kHasPairs<P>) {
+        const auto [removed, pair] =
+            exact_weights(e, {batch, head, query, key}, q.dot(k), d_o.dot(v));
+        if (removed) continue;
+        dk.add(pair.ds, q);
+        dv.add(pair.p, d_o);
+      } else {
+        const PairWeights pair = pair_weights(e, head, query, q.dot(k), d_o.dot(v));
+        dk.add(pair.ds, q);
+        dv.add(pair.p, d_o);
+      }
     }
   }
   dk.store(p.dk, batch, kv_head, row, lane, p.head_dim_qk, p.scale);

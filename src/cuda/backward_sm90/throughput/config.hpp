@@ -24,15 +24,16 @@ inline constexpr int kConsumers = 2;       // warpgroups
 inline constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kBlockKeys = kWarpgroupKeys * kConsumers;
-inline constexpr int kStages = 2;                        // of Q, and of dO
-inline constexpr int kSteps = 4;                         // kept descriptions (schedule.hpp)
-inline constexpr int kPanelColumns = 64;                 // 128 bytes, the widest swizzle
-inline constexpr int kProducerRegisters = 24;            // of what the launch allocates:
-inline constexpr int kConsumerRegisters = 240;           // see ptx::release_registers
-inline constexpr int kSharedMemory = 227 * 1024;         // that a block may have
-inline constexpr int kSharedMemoryOther = 1024;          // at most, for barriers and steps
-inline constexpr int kSumsFloats = 4;                    // of a product of dQ^T, in a lane
-inline constexpr int kSumsBytes = 32 * kSumsFloats * 4;  // and in a warp
+inline constexpr int kStages = 2;                             // of Q, and of dO
+inline constexpr int kSteps = 4;                              // kept descriptions (schedule.hpp)
+inline constexpr int kPanelColumns = 64;                      // 128 bytes, the widest swizzle
+inline constexpr int kProducerRegisters = 24;                 // of what the launch allocates:
+inline constexpr int kConsumerRegisters = 240;                // see ptx::release_registers
+inline constexpr int kSharedMemory = 227 * 1024;              // that a block may have
+inline constexpr int kSharedMemoryOther = 1024;               // at most, for barriers and steps
+inline constexpr int kPairAlignment = 1024, kPairOther = 32;  // bytes of their place
+inline constexpr int kSumsFloats = 4;                         // of a product of dQ^T, in a lane
+inline constexpr int kSumsBytes = 32 * kSumsFloats * 4;       // and in a warp
 // What a block of finish.cuh goes through: blocks of queries, then tiles of keys.
 inline constexpr int kItems = 32;
 
@@ -44,6 +45,7 @@ struct Config {
   // through shared memory, all at the same time; there is no room for more.
   int bulk_products;
   // True if instances with options have registers for a softcap: its slopes, in addition to P.
+  // These alone have instances with pairs (common/pairs.hpp).
   bool caps;
 
   constexpr int k_bytes() const { return 2 * kBlockKeys * head_dim; }  // and of V
@@ -61,6 +63,14 @@ struct Config {
            kSharedMemoryOther;
   }
   constexpr int block_sums() const { return block_q * head_dim; }  // elements of dQ per block
+  // With pairs also what a step has of a bias and of a mask's bits, behind the rest. There is room for
+  // a bias of 32 bits where steps are of 64 queries.
+  constexpr bool has_wide_bias() const { return block_q <= 64; }
+  constexpr int bias_bytes() const { return (has_wide_bias() ? 4 : 2) * block_q * kBlockKeys; }
+  constexpr int bits_bytes() const { return block_q / 32 * kBlockKeys * 4; }
+  constexpr int pair_shared_bytes() const {
+    return shared_bytes() + kPairAlignment + bias_bytes() + bits_bytes() + kPairOther;
+  }
 
   // Registers that a consumer thread always holds: the accumulator, P, dK and dV, and slopes.
   constexpr int held_registers() const {
@@ -77,9 +87,10 @@ inline constexpr std::array kConfigs = {
 inline constexpr int kPlainConfigs = 2;
 
 // Returns the first config that holds the larger head dimension of Q and V, as an index into kConfigs, or -1.
-constexpr int config_index(int64_t head_dim, bool softcap) {
+// `slopes`: it has registers for them; a softcap needs these, and so do pairs.
+constexpr int config_index(int64_t head_dim, bool slopes) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim <= kConfigs[i].head_dim && (kConfigs[i].caps || !softcap)) {
+    if (head_dim <= kConfigs[i].head_dim && (kConfigs[i].caps || !slopes)) {
       return static_cast<int>(i);
     }
   }
@@ -106,6 +117,7 @@ constexpr bool is_sound(const Config& c) {
   const int wanted = kWarpgroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters);
   return c.head_dim % kPanelColumns == 0 && c.block_q % 16 == 0 &&
          c.bulk_products <= c.dq_products() && c.shared_bytes() <= kSharedMemory &&
+         (!c.caps || (c.pair_shared_bytes() <= kSharedMemory && c.block_q % 32 == 0)) &&
          wanted <= allocated && c.held_registers() + 32 <= kConsumerRegisters;
 }
 static_assert([] {

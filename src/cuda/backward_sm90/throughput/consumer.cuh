@@ -55,7 +55,9 @@ struct Consumer {
   float a[S::kScoreProducts][4];
   uint32_t p[S::kQuerySteps][4];
   float dk[S::kDimProducts][4], dv[S::kDimProducts][4];
-  uint32_t sloped[S::kCaps ? S::kQuerySteps : 1][4];  // P times the softcap's slopes
+  // P times the softcap's slopes; with pairs P before dropout.
+  uint32_t sloped[S::kCaps || S::kPairs ? S::kQuerySteps : 1][4];
+  uint32_t drawn[S::kPairs ? S::kConfig.block_q / 64 : 1];            // for dropout (pairs.cuh)
   float narrow[S::kConfig.splits_queries() ? S::kDqProducts : 1][4];  // dQ^T, if a is wider
 
   // Read again for each use: holding it would take a register from the products.
@@ -156,8 +158,12 @@ struct Consumer {
     }
   }
 
-  // Sets the score of pairs that are not visible to -inf.
+  // Sets the score of pairs that are not visible to -inf, and adds what pairs have.
   __device__ __forceinline__ void mask(int number) {
+    mask_band(number);
+    if constexpr (S::kPairs) add_pair_terms(*this, number);
+  }
+  __device__ __forceinline__ void mask_band(int number) {
     const Step& step = smem.step[number % kSteps];
     if (step.masked == 0) return;
     const auto l = static_cast<int>(lane());
@@ -223,6 +229,10 @@ struct Consumer {
     }
   }
   __device__ __forceinline__ void pack() {
+    pack_weights();
+    if constexpr (S::kPairs) remove_pairs(*this);
+  }
+  __device__ __forceinline__ void pack_weights() {
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
 #pragma unroll
@@ -241,6 +251,9 @@ struct Consumer {
   }
   // p = p (a - delta): turns P into dS.
   __device__ __forceinline__ void weigh(uint32_t stage) {
+    if constexpr (S::kPairs) {
+      if (params.pairs.dropout) return weigh_dropped(*this, stage);
+    }
     const uint32_t row_stats = row_stats_at(stage, 1);
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
@@ -481,3 +494,4 @@ struct Consumer {
 }  // namespace flashcore::cuda::backward_sm90::throughput
 
 #include "cuda/backward_sm90/throughput/consumer_rows.cuh"
+#include "cuda/backward_sm90/throughput/pairs.cuh"

@@ -26,7 +26,9 @@ __device__ __forceinline__ void Consumer<S>::stage_rows(uint32_t to,
 }
 template <class S>
 __device__ __forceinline__ void Consumer<S>::stage_sums() {
-  stage_rows(S::kV, dv, 1);
+  float dv_scale = 1;
+  if constexpr (S::kPairs) dv_scale = params.pairs.rescale;
+  stage_rows(S::kV, dv, dv_scale);
   ptx::named_barrier_sync(kAllConsumersBarrier, kConsumers * kWarpgroupThreads);  // done with K
   stage_rows(S::kK, dk, params.scale);
 }

@@ -11,6 +11,7 @@
 #include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/throughput/adder.cuh"
 #include "cuda/backward_sm90/throughput/consumer.cuh"
+#include "cuda/backward_sm90/throughput/pair_loader.cuh"
 #include "cuda/backward_sm90/throughput/producer.cuh"
 #include "cuda/backward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -39,6 +40,10 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   }
   for (int step = 0; step < kSteps && S::kDeterministic; ++step) {
     ptx::mbarrier_init(ptx::shared_address(&smem.described[step]), 1);
+  }
+  if constexpr (S::kPairs) {
+    ptx::mbarrier_init(ptx::shared_address(&smem) + S::kPairFull, 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem) + S::kPairEmpty, kConsumers * kWarpgroupThreads);
   }
   ptx::mbarrier_init_fence();
 }
@@ -72,6 +77,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
     // Tiles whose turn is first must already run: blocks take tiles in the order in which they start.
     smem.tile = S::kDeterministic ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
     if constexpr (S::kSharesTask) smem.task = find_task<S>(p, smem.tile);
+    if constexpr (S::kPairs) S::pair_terms() = find_pair_terms(p, smem.task);
   }
   __syncthreads();
   if constexpr (S::kOptions) {
@@ -89,6 +95,10 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
     } else if (S::kDeterministic && warp <= kConsumers) {
       const Adder<S> adder{.smem = smem, .p = p, .task = task, .group = warp - 1};
       adder.run();
+    } else if constexpr (S::kPairs) {
+      PairLoader<S> loader{
+          .shared = ptx::shared_address(&smem), .p = p, .task = task, .walk = Walk<S>(p, task)};
+      loader.run();
     }
   } else {
     ptx::acquire_registers<kConsumerRegisters>();
@@ -97,12 +107,12 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
 }
 
 // Takes an index, since nvcc 13.0 cannot name a __global__ template's argument of class type.
-// P: Params, or OptionParams for instances with options, which are deterministic.
+// P: Params, or OptionParams or PairParams for instances with options or pairs, which are deterministic.
 template <int kConfigIndex, class Element, bool kDeterministic, class P>
 __global__ void __launch_bounds__(kThreads, 1)
     gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ P p) {
   if constexpr (ptx::kHasWgmma) {
-    run_block<Shape<kConfigIndex, Element, kDeterministic, kHasOptions<P>>>(maps, p);
+    run_block<Shape<kConfigIndex, Element, kDeterministic, kHasOptions<P>, kHasPairs<P>>>(maps, p);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/backward_sm90/common/options.hpp"
+#include "cuda/backward_sm90/common/pairs.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
@@ -42,6 +43,11 @@ struct TaskOf {
 struct NoRows {};
 using Task = TaskOf<NoRows>;
 using EntryTask = TaskOf<EntryRows>;
+// What a block with pairs finds besides its task.
+struct PairTerms {
+  int64_t offset;  // of the diagonal
+  PhiloxKey key;   // of dropout
+};
 
 // Kernels without options take only the first part.
 struct OptionParams : Params {
@@ -50,6 +56,11 @@ struct OptionParams : Params {
   // In the workspace: nonzero if starts of the packed batch decrease. A sequence's tiles wait for
   // earlier ones, and then some would have no block; so nothing is computed, and gradients are 0.
   uint32_t* starts_fall;
+};
+
+// Kernels with pairs: batches are dense.
+struct PairParams : OptionParams {
+  Pairs pairs;
 };
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/backward_sm90/common/pair_plan.hpp"
 #include "cuda/backward_sm90/common/row_plan.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
@@ -19,6 +20,7 @@
 #include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/mask_bits.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/launch/launch.hpp"
@@ -34,19 +36,28 @@ constexpr int64_t kSectionBytes = int64_t{20} << 20, kMostSectionBytes = int64_t
 // The fewest heads of a section: under a causal mask with atomic and with deterministic additions, and without one.
 constexpr int64_t kCausalHeads = 4, kCausalHeadsDeterministic = 8, kHeadsDeterministic = 2;
 
-using MapCache = host::PointerCache<Maps, 6>;
+// The variants: a block per tile, a cluster per tile, a block per tile with pairs.
+enum class Way { plain, split, pairs };
+
+struct MapCaches {
+  host::PointerCache<Maps, 6> tensors;
+  host::PointerCache<CUtensorMap, 1> bias;
+};
 
 // Where the parts of the workspace begin.
 struct Parts {
-  int64_t sums, row_stats, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, end;
+  int64_t sums, row_stats, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, bits, end;
 };
 
 struct Planned {
   BackwardProblem problem;
   const Config& config;
-  OptionParams params;
+  PairParams params;
   Parts parts;
   Launches launches;
+  bool pairs;
+  host::MaskBitsPlan mask;  // of a problem with a mask
+  launch::Kernel pack_mask = {};
 };
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
@@ -89,9 +100,9 @@ attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, b
 }
 
 // Everything but the pointers.
-OptionParams make_params(const BackwardProblem& problem, const Config& config, bool deterministic,
-                         int multiprocessors) {
-  OptionParams params{};
+PairParams make_params(const BackwardProblem& problem, const Config& config, bool deterministic,
+                       int multiprocessors) {
+  PairParams params{};
   set_row_params(params, problem, config.block_q);
   set_options(params.options, problem);
   params.order = tile_order(problem.forward, config, deterministic, multiprocessors);
@@ -99,9 +110,9 @@ OptionParams make_params(const BackwardProblem& problem, const Config& config, b
   return params;
 }
 
-// `blocks`: of queries in all heads.
+// `blocks`: of queries in all heads; `mask_words`: of a packed mask.
 Parts lay_out(const BackwardProblem& problem, const Params& params, const Config& config,
-              int64_t blocks) {
+              int64_t blocks, int64_t mask_words) {
   Parts parts{};
   WorkspaceParts all;
   parts.sums = all.add(product_of({blocks, config.block_sums()}));
@@ -112,11 +123,12 @@ Parts lay_out(const BackwardProblem& problem, const Params& params, const Config
   parts.starts_fall = all.add(1);
   parts.tasks = all.add(product_of({params.order.size(), sizeof(EntryTask) / sizeof(float)}));
   parts.sink_terms = all.add(problem.d_sinks.present ? product_of({blocks, config.block_q}) : 0);
+  parts.bits = all.add(mask_words);
   parts.end = all.end;
   return parts;
 }
 
-void bind(OptionParams& params, const Planned& planned, const BackwardArguments& args,
+void bind(PairParams& params, const Planned& planned, const BackwardArguments& args,
           std::span<std::byte> workspace) {
   bind_row_params(params, planned.problem, args);
   const auto part = [&]<class T>(T*& pointer, int64_t begin) {
@@ -183,6 +195,12 @@ Status load(Planned& planned, const launch::Loader& loader, int config, int spli
   Launches& launches = planned.launches;
   const std::string prefix =
       fmt::format("{}_config{}", launch::element_name(planned.problem.forward.dtype), config);
+  if (planned.pairs) {
+    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.pack_mask, kName, "pack_mask_bits"));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(launches.begin, kName, prefix + "_begin_options"));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(launches.end, kName, prefix + "_finish_pairs"));
+    return loader.load(launches.tiles, kName, prefix + "_pairs");
+  }
   FLASHCORE_RETURN_IF_ERROR(
       load_rows(launches, loader, kName, prefix, deterministic ? "finish" : "end"));
   if (splits > 1) {
@@ -194,37 +212,87 @@ Status load(Planned& planned, const launch::Loader& loader, int config, int spli
   return loader.load(launches.tiles, kName, fmt::format("{}{}", prefix, suffix));
 }
 
-Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
+// With pairs: the mask's bits, rows, tiles, rows.
+Status launch_pairs(const Planned& planned, const Maps& maps, const PairParams& params,
+                    const attention::PackMask& mask, const launch::Launcher& launcher) {
+  const Launches& launches = planned.launches;
+  const auto grid = [](int64_t blocks) {
+    return launch::Grid{.blocks = dim3(static_cast<unsigned int>(blocks))};
+  };
+  if (mask.mask != nullptr) {
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.pack_mask, grid(planned.mask.blocks), mask));
+  }
+  const OptionParams& of_rows = params;
+  FLASHCORE_RETURN_IF_ERROR(launcher.launch(launches.begin, grid(launches.begin_blocks), of_rows));
+  FLASHCORE_RETURN_IF_ERROR(
+      launcher.launch(launches.tiles, grid(launches.tile_blocks), maps, params));
+  return launcher.launch(launches.end, grid(launches.end_blocks), params);
+}
+
+// Binds what pairs read; returns the launch that packs the mask, which has no mask where there is none.
+Status bind_all_pairs(PairParams& params, attention::PackMask& mask, const Planned& planned,
+                      MapCaches& caches, const BackwardArguments& args,
+                      std::span<std::byte> workspace, const launch::Launcher& launcher) {
+  const ForwardProblem& p = planned.problem.forward;
+  bind_pairs(params.pairs, p, args.forward);
+  if (p.mask.present) {
+    mask = planned.mask.params;
+    host::bind_mask_bits(mask, args.forward.mask,
+                         reinterpret_cast<uint32_t*>(workspace.data() + planned.parts.bits));
+    params.pairs.bits = mask.bits;
+  }
+  if (!params.pairs.bias_tiles) return {};
+  const cudaError_t error = caches.bias.get(
+      {args.forward.bias}, params.pairs.bias_map,
+      [&](CUtensorMap& made) {
+        return encode_bias_map(made, p, args.forward.bias, planned.config.block_q);
+      },
+      cudaSuccess);
+  return launcher.failed("encoding a tensor map", error);
+}
+
+Status run(const Planned& planned, MapCaches& caches, const BackwardArguments& args,
            std::span<std::byte> workspace, const launch::Launcher& launcher) {
-  OptionParams params = planned.params;
+  PairParams params = planned.params;
   bind(params, planned, args, workspace);
   Maps maps{};
-  const cudaError_t error = cache.get(
+  const cudaError_t error = caches.tensors.get(
       {args.forward.q, args.forward.k, args.forward.v, args.d_o, args.dk, args.dv}, maps,
       [&](Maps& made) { return encode(made, planned.problem, args, planned.config); }, cudaSuccess);
   FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
-  return launch_all<Params>(planned.launches, maps, params, planned.config.block_q, launcher);
+  if (planned.pairs) {
+    attention::PackMask mask{};
+    FLASHCORE_RETURN_IF_ERROR(
+        bind_all_pairs(params, mask, planned, caches, args, workspace, launcher));
+    return launch_pairs(planned, maps, params, mask, launcher);
+  }
+  const OptionParams& options = params;
+  return launch_all<Params>(planned.launches, maps, options, planned.config.block_q, launcher);
 }
 
-// `is_split`: tiles are split.
-Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context,
-                             bool is_split) {
+Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context, Way way) {
   const ForwardProblem& p = problem.forward;
-  const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
+  const bool is_split = way == Way::split, pairs = way == Way::pairs;
+  const int index = pairs ? pair_config_of(p) : config_of(p);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int multiprocessors = context.device.multiprocessors;
   const bool deterministic = context.deterministic || context.batch_invariant || is_split ||
-                             needs_option_tiles(p) ||
+                             pairs || needs_option_tiles(p) ||
                              is_fast_deterministic(p, config, multiprocessors);
   const int splits = is_split ? splits_of(p, context) : 1;
-  const OptionParams params = make_params(problem, config, deterministic, multiprocessors);
+  PairParams params = make_params(problem, config, deterministic, multiprocessors);
+  host::MaskBitsPlan mask{};
+  if (pairs) set_pairs(params.pairs, p);
+  if (p.mask.present) mask = host::plan_mask_bits(p, attention::BitsAlong::queries);
   const int64_t blocks =
       product_of({tile_batch(p), params.heads_q, static_cast<int64_t>(params.q_blocks)});
   Planned planned{.problem = problem,
                   .config = config,
                   .params = params,
-                  .parts = lay_out(problem, params, config, blocks),
-                  .launches = {}};
+                  .parts = lay_out(problem, params, config, blocks, mask.words),
+                  .launches = {},
+                  .pairs = pairs,
+                  .mask = mask};
   if (planned.parts.end == kTooLarge) {
     return Status(StatusCode::invalid_argument,
                   "q: needs a workspace of 2^63 bytes or more, wanted less");
@@ -234,30 +302,30 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   FLASHCORE_RETURN_IF_ERROR(load(planned, launch::Loader(kName, device), index, splits));
   return launch::planned<PlannedBackward>(
       kName, device, static_cast<size_t>(planned.parts.end),
-      [planned, cache = std::make_shared<MapCache>()](const BackwardArguments& args,
-                                                      std::span<std::byte> workspace,
-                                                      const launch::Launcher& launcher) {
-        return run(planned, *cache, args, workspace, launcher);
+      [planned, caches = std::make_shared<MapCaches>()](const BackwardArguments& args,
+                                                        std::span<std::byte> workspace,
+                                                        const launch::Launcher& launcher) {
+        return run(planned, *caches, args, workspace, launcher);
       });
 }
 
-Variant variant(std::string_view name, const BackwardSupports& supports, bool is_split) {
-  return {
-      .name = std::string(name),
-      .device = DeviceKind::cuda,
-      .wants_alignment = true,
-      .targets = build::targets::backward_sm90,
-      .backward = {.supports = supports,
-                   .plan = [is_split](const BackwardProblem& problem, const PlanContext& context) {
-                     return plan(problem, context, is_split);
-                   }}};
+Variant variant(std::string_view name, const BackwardSupports& supports, Way way) {
+  return {.name = std::string(name),
+          .device = DeviceKind::cuda,
+          .wants_alignment = true,
+          .targets = build::targets::backward_sm90,
+          .backward = {.supports = supports,
+                       .plan = [way](const BackwardProblem& problem, const PlanContext& context) {
+                         return plan(problem, context, way);
+                       }}};
 }
 
 }  // namespace
 
 std::vector<Variant> variants() {
-  return {variant("backward_sm90:split", split::supports(), true),
-          variant(kName, supports(), false)};
+  return {variant("backward_sm90:split", split::supports(), Way::split),
+          variant(kName, supports(), Way::plain),
+          variant("backward_sm90:options", option_supports(), Way::pairs)};
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

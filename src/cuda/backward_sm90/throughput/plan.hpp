@@ -7,7 +7,8 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-// With a cluster of blocks per tile, for problems with few tiles (split/), and the plain one.
+// With a cluster of blocks per tile, for problems with few tiles (split/), the plain one, and one with
+// what pairs have besides a product: bias, mask, ALiBi, dropout.
 std::vector<Variant> variants();
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

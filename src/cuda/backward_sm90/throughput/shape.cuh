@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/backward_sm90/common/bias_element.cuh"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
@@ -14,16 +15,20 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-template <int kConfigIndex, class Element_, bool kDeterministic_, bool kOptions_ = false>
+template <int kConfigIndex, class Element_, bool kDeterministic_, bool kOptions_ = false,
+          bool kPairs_ = false>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
   static constexpr bool kDeterministic = kDeterministic_;  // deterministic additions to dQ
   static constexpr bool kOptions = kOptions_;
+  static constexpr bool kPairs = kPairs_;  // only with options
   // A producer that describes more of a step has no registers for its task, which is then shared.
   static constexpr bool kSharesTask = kDeterministic;
-  static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, if there is a softcap
-  using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
+  // Scores, if there is a softcap; with pairs there is none.
+  static constexpr bool kCaps = kOptions && kConfig.caps && !kPairs;
+  using KernelParams =
+      std::conditional_t<kPairs, PairParams, std::conditional_t<kOptions, OptionParams, Params>>;
   using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
   static constexpr int kBlockQ = kConfig.block_q;
   static constexpr uint32_t kOperandBits = ~0U;  // address bits in an operand's descriptor
@@ -81,6 +86,18 @@ struct Shape {
                             kStaged = offsetof(Shared, staged), kStored = offsetof(Shared, stored),
                             kStagingFree = offsetof(Shared, staging_free);
   static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
+  // With pairs, behind it: a tile of the bias, as dS has it if it is of 16 bits, words of the mask's bits as their
+  // launch packs them, 128 keys for each 32 queries, PairTerms, and the barriers of both.
+  static constexpr uint32_t kBias =
+      (sizeof(Shared) + kPairAlignment - 1) / kPairAlignment * kPairAlignment;
+  static constexpr uint32_t kBits = kBias + kConfig.bias_bytes();
+  static constexpr uint32_t kPairTerms = kBits + kConfig.bits_bytes();
+  static constexpr uint32_t kPairFull = kPairTerms + sizeof(PairTerms), kPairEmpty = kPairFull + 8;
+  static_assert(!kPairs || (kPairEmpty + 8 <= static_cast<uint32_t>(kConfig.pair_shared_bytes()) &&
+                            kPairEmpty + 8 - kPairTerms <= kPairOther));
+  __device__ static PairTerms& pair_terms() {
+    return *reinterpret_cast<PairTerms*>(ptx::dynamic_shared() + kPairTerms);
+  }
 
   // Returns where the sums of consumer warp `warp` for a block begin.
   __device__ __forceinline__ static int64_t sums_of(int block, uint32_t warp) {
@@ -103,6 +120,11 @@ __device__ __forceinline__ EntryTask find_task(const OptionParams& p,
   EntryTask task = p.tasks[index];
   if (starts_fall) task.steps = 0;
   return task;
+}
+
+__device__ __forceinline__ PairTerms find_pair_terms(const PairParams& p, const EntryTask& task) {
+  return {.offset = attention::find_entry(p, task.batch).offset,
+          .key = p.pairs.dropout ? dropout_key_of(p.pairs) : PhiloxKey{}};
 }
 
 // Returns whether nothing is stored: a packed batch has more tile slots than its sequences have tiles.

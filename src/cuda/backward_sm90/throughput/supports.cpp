@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "cuda/backward_sm90/common/supports.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
@@ -16,9 +18,11 @@ namespace {
 // Blocks of the largest launch, whose blocks are 256 numbers of Q each.
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
-std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) {
+constexpr HeadDims kHeadDims = {
+    .most = kConfigs[kPlainConfigs - 1].head_dim, .step = kColumnStep, .least = kColumnStep};
+
+std::string refuse_launches_of(const BackwardProblem& problem, int index) {
   const ForwardProblem& p = problem.forward;
-  const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int64_t queries = query_rows(p, config.block_q);
   const int64_t chunks = product_of({p.heads_q, queries, config.head_dim / 8});
@@ -30,13 +34,53 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
                      p.heads_q, p.seqlen_q);
 }
 
+std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) {
+  return refuse_launches_of(problem, config_of(problem.forward));
+}
+
+// Refuses gradients of what pairs have, and masks of more blocks than a launch takes.
+std::string refuse_options(const BackwardProblem& problem, const PlanContext&) {
+  const ForwardProblem& p = problem.forward;
+  const struct {
+    bool present;
+    std::string_view name;
+  } gradients[] = {{problem.d_bias.present, "d_bias"},
+                   {problem.d_sinks.present, "d_sinks"},
+                   {problem.d_alibi_slopes.present, "d_alibi_slopes"}};
+  for (const auto& [present, name] : gradients) {
+    if (present) return fmt::format("{}: is requested, wanted only dq, dk and dv", name);
+  }
+  const int64_t blocks =
+      product_of({p.batch, p.heads_q, (p.seqlen_q + 127) / 128, (p.seqlen_kv + 127) / 128});
+  if (p.mask.present && blocks > kMostBlocks) {
+    return fmt::format("mask: has {} blocks of 128 queries and keys, wanted at most {}", blocks,
+                       kMostBlocks);
+  }
+  return refuse_launches_of(problem, pair_config_of(p));
+}
+
 }  // namespace
 
-BackwardSupports supports() {
-  return but_not(common_supports({.most = kConfigs[kPlainConfigs - 1].head_dim,
-                                  .step = kColumnStep,
-                                  .least = kColumnStep}),
-                 refuse_launches);
+int config_of(const ForwardProblem& p) {
+  return config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
+}
+
+int pair_config_of(const ForwardProblem& p) {
+  const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), true);
+  const bool is_wide = p.bias.present && p.bias.dtype == DType::f32;
+  if (!is_wide || kConfigs[static_cast<size_t>(index)].has_wide_bias()) return index;
+  return config_index(kConfigs.back().head_dim, true);
+}
+
+BackwardSupports supports() { return but_not(common_supports(kHeadDims), refuse_launches); }
+
+BackwardSupports option_supports() {
+  using enum Feature;
+  BackwardSupports supports = common_supports(kHeadDims);
+  supports.needs = Features{bias, mask, alibi_slopes, dropout};
+  supports.features =
+      (supports.features - Features{packed, softcap}) | supports.needs | dropout_state;
+  return but_not(supports, refuse_options);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -1,0 +1,52 @@
+// What changes a pair's score or weight besides its product: a bias, a mask, ALiBi, dropout.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/attention/mask_bits.hpp"
+#include "cuda/backward_sm90/common/options.hpp"
+#include "problem/philox.hpp"
+
+namespace flashcore::cuda::backward_sm90 {
+
+enum class BiasType : int32_t { f32, f16, bf16 };
+
+// [batch, head, query, key], broadcast where a stride is 0; absent if data is null.
+struct PairMatrix {
+  const void* data;
+  int64_t batch, head, query, key;
+};
+
+struct Pairs {
+  PairMatrix bias, mask;
+  BiasType bias_type;
+  bool bias_tiles;           // tiles of the bias are copied to shared memory, by `bias_map`
+  attention::MaskBits bits;  // of the mask, along queries
+  float inverse_scale;       // of scores
+
+  const float* slopes;  // of ALiBi; null: none
+  int64_t slopes_batch, slopes_head;
+
+  bool dropout;
+  uint32_t last_dropped;  // a pair is kept if its word is larger
+  float rescale;          // of kept weights; 1 without dropout
+  PhiloxKey key;
+  const int64_t* state;  // seed and offset in memory; null: `key` applies
+  int64_t state_step;
+
+  CUtensorMap bias_map;
+
+  constexpr int bias_element_bytes() const { return bias_type == BiasType::f32 ? 4 : 2; }
+  // Returns whether steps have something in shared memory besides Q and dO.
+  constexpr bool has_slot() const { return bias_tiles || mask.data != nullptr; }
+};
+
+// True if kernels with these parameters have pairs.
+template <class P>
+inline constexpr bool kHasPairs = requires(const P& p) {
+  p.pairs;
+};
+
+}  // namespace flashcore::cuda::backward_sm90
