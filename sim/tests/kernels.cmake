@@ -25,6 +25,9 @@ endfunction()
 flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112/4 30x112x256/4 3x400 scores/softcap/f16/30/)
 # Pages: one random problem in 70 has the type of Q, no padding on the left and pages of 8 rows or more.
 flashcore_simulated_kernel(forward_sm90_throughput:paged sim:0 paged/60x112/4 paged/3x400/4)
+# Options: biases of 16 bits, masks, ALiBi, which few random problems have without anything that it refuses.
+flashcore_simulated_kernel(forward_sm90_throughput:options sim:0 narrow/60x112/4 narrow/3x400/4
+  scores/bias/f16/f16/ scores/alibi/f16/100/)
 flashcore_simulated_kernel(forward_sm90_throughput:192x128 sim:0 20x112/4 2x400)
 flashcore_simulated_kernel(forward_sm90_throughput:64x128 sim:0 20x112/4 2x400)
 flashcore_simulated_kernel(forward_sm90_throughput:64x64 sim:0 20x112/4 2x400)

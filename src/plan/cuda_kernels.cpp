@@ -56,6 +56,8 @@ PlanContext with_own_choice(PlanContext context) {
   return context;
 }
 
+bool is_bias_aligned(const Arguments& args) { return is_aligned(args) && are_aligned({args.bias}); }
+
 // V is the first columns of K.
 bool is_latent(const Arguments& args) { return args.v == args.k && is_aligned(args); }
 
@@ -164,8 +166,9 @@ std::vector<Variant> converting() {
 
 std::vector<Variant> hopper_forward(const Variant& any_cache) {
   std::vector<Variant> throughput = sm90::throughput::variants(choose_sm90_tile);
-  Variant &plain = throughput[0], &paged = throughput[1];
+  Variant &plain = throughput[0], &paged = throughput[1], &options = throughput[2];
   plain.declines = sm90_throughput_declines;
+  options.declines = sm90_options_declines;
   paged = unless_refused(declining(std::move(paged), sm90_paged_declines), any_cache);
   const auto unless_fastest = [next = plain](LatencyKernel kernel) {
     return [next, kernel](const ForwardProblem& p, const PlanContext& context) {
@@ -228,8 +231,11 @@ std::vector<Variant> cuda_variants() {
   add(cuda::ladder::variants());
   for (Variant& variant : table) {
     const bool reads_pages = variant.supports.features.has(Feature::page_table);
+    const bool reads_biases = variant.supports.features.has(Feature::bias);
+    bool (*takes)(const Arguments&) = is_aligned;
+    if (reads_biases) takes = is_bias_aligned;
     if (variant.wants_alignment && variant.plan)
-      variant = for_any_pointers(std::move(variant), reads_pages ? any_cache : ampere[0]);
+      variant = for_any_pointers(std::move(variant), reads_pages ? any_cache : ampere[0], takes);
   }
   return table;
 }

@@ -20,6 +20,8 @@ tuning::Tuning tuning_for(const DeviceInfo& device);
 
 // forward_sm90_throughput: where forward_sm80_throughput splits the keys.
 std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context);
+// forward_sm90_throughput:options: likewise, and where forward_sm80_throughput is faster.
+std::string sm90_options_declines(const ForwardProblem& p, const PlanContext& context);
 
 enum class LatencyKernel { latency, wide };
 

@@ -110,6 +110,20 @@ SupportedRow sm90_paged() {
   return row;
 }
 
+// A bias that is asked for has 16 bits and contiguous keys.
+void with_slopes(ForwardProblem& p) {
+  p.alibi_slopes.present = true;
+  p.bias.dtype = DType::bf16, p.bias.key = 1;
+}
+SupportedRow sm90_options() {
+  SupportedRow row = sm90();
+  row.variant = "forward_sm90_throughput:options";
+  row.computes = row.computes | Features{bias, mask, alibi_slopes};
+  row.need = with_slopes;
+  row.without = "bias: is not given, wanted one of bias, mask or alibi_slopes";
+  return row;
+}
+
 SupportedRow fp8_sm90(std::string_view name, int64_t least = 64) {
   return {.variant = name,
           .computes = (kShapes - Features{packed, v_head_dim}) |
@@ -185,6 +199,7 @@ const std::vector<SupportedRow>& supported_rows() {
       sm80_paged(),
       sm90(),
       sm90_paged(),
+      sm90_options(),
       {.variant = "decode_sm80",
        .computes = kShapes | kScores | kPages | kAnyRows |
                    Features{cache_leftpad, narrow_kv, v_apart, o_apart, tree_mask, block_scales},

@@ -30,6 +30,12 @@ PAGED_MANY = problem("forward_sm90_throughput:paged",
                      "--dtype bf16 --shape 1,8,400,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
 PAGES, COPIES = THROUGHPUT + "page_copies.cuh", THROUGHPUT + "paged_producer.cuh"
 PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
+# Options of pairs: several tiles of keys, and consumers that see different numbers of them.
+OPTIONS = "forward_sm90_throughput:options"
+BIAS = problem(OPTIONS, "--dtype bf16 --shape 1,2,128,128 --seqlen-kv 512 --with bias --causal")
+MASK = problem(OPTIONS, "--dtype bf16 --shape 1,2,128,128 --seqlen-kv 400 --with mask")
+ALIBI = problem(OPTIONS, "--dtype bf16 --shape 1,2,128,128 --seqlen-kv 600 --with alibi_slopes --causal")
+OPTIONS_UNIT = "forward_sm90/throughput/bf16_options1.cu"
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_none.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
@@ -40,6 +46,7 @@ CLUSTER_FAR = problem("forward_sm90_latency",
                       "--dtype bf16 --shape 1,8,64,64 --seqlen-kv 1024 --scale 1")
 CLUSTER_FAR_UNIT = "small_bf16_config1_none.cu"
 C = THROUGHPUT + "consumer.cuh"
+CO = THROUGHPUT + "consumer_options.cuh"
 K = THROUGHPUT + "kernel.cuh"
 
 FAULTS = [
@@ -123,6 +130,21 @@ FAULTS = [
         (THROUGHPUT + "exact_rows.cuh",
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
           "race", commit="a0568a6"),
+    Fault("bias_read_before_it_arrives", OPTIONS_UNIT, BIAS, [
+        (CO, "  ptx::mbarrier_wait_together(c.shared + S::kBiasFull + 8 * group, c.bias_at.parity());\n", "")],
+          "race"),
+    Fault("bias_slot_released_while_lanes_read_it", OPTIONS_UNIT, BIAS, [
+        (CO, "  __syncwarp();\n  if (c.lane() == 0) ptx::mbarrier_arrive(c.shared + S::kBiasEmpty",
+         "  if (c.lane() == 0) ptx::mbarrier_arrive(c.shared + S::kBiasEmpty")], "race"),
+    Fault("bias_copied_for_blocks_that_a_consumer_skips", OPTIONS_UNIT, BIAS, [
+        (THROUGHPUT + "producer.cuh",
+         "        if (block < task.seen[w].begin || block >= task.seen[w].end) continue;\n", "")],
+          "FAILED"),
+    Fault("mask_of_the_next_word", OPTIONS_UNIT, MASK, [
+        (THROUGHPUT + "options.cuh", "word[slot][n / 4] >> column", "word[slot][n / 8] >> column")],
+          "FAILED"),
+    Fault("alibi_of_a_row_left_out", OPTIONS_UNIT, ALIBI, [
+        (CO, "alibi.distance + 8, alibi.base[1]", "alibi.distance, alibi.base[1]")], "FAILED"),
     Fault("throughput_scores_not_awaited", TALL_UNIT, TALL, [
         (C, "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(s);\n", "")],
           "register of wgmma touched in flight"),

@@ -44,7 +44,7 @@ cudaError_t encode(CUtensorMap& map, CUtensorMapDataType type, const void* base,
   const int64_t span = dimensions[0].box * dimensions[0].stride;
   if (span != 128 && span != 64) return cudaErrorInvalidValue;
   // The stride between columns is not used: any multiple of 16 will do.
-  const int64_t row_bytes = dimensions[0].extent * dimensions[0].stride;
+  const int64_t row_bytes = (dimensions[0].extent * dimensions[0].stride + 15) / 16 * 16;
   cuuint64_t extent[kRank], stride[kRank - 1];
   cuuint32_t box[kRank], element_stride[kRank];
   for (std::size_t i = 0; i < kRank; ++i) {

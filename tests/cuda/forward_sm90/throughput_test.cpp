@@ -102,6 +102,19 @@ TEST(ForwardSm90Config, PagesHaveTheirOwnTiles) {
   EXPECT_EQ(choose_paged_config(264, 64, false), -1);
 }
 
+TEST(ForwardSm90Config, OptionsHaveTheirOwnTiles) {
+  EXPECT_EQ(choose_option_config(64, 64), 0);
+  EXPECT_EQ(choose_option_config(64, 72), 1);
+  EXPECT_EQ(choose_option_config(128, 128), 1);
+  EXPECT_EQ(choose_option_config(136, 8), 2);
+  EXPECT_EQ(choose_option_config(256, 256), 2);
+  EXPECT_EQ(choose_option_config(257, 64), -1);
+  for (const Config& c : kOptionConfigs) {
+    EXPECT_LE(option_tile_bytes(c) + kBarrierBytes, 227 * 1024) << c.head_dim_qk;
+    EXPECT_EQ(option_tile_bytes(c) - c.tile_bytes(), 2 * c.block_q() * c.block_kv);
+  }
+}
+
 TEST(ForwardSm90Config, ABoxOfRowsNeverLeavesAPage) {
   for (const PagedConfig& paged : kPagedConfigs) {
     const Config& config = kConfigs[static_cast<size_t>(paged.row)];
@@ -277,6 +290,32 @@ TEST(ForwardSm90Refusal, OnlyHeadDimensionsUpTo64WithoutSoftcapHaveAChoiceOfTile
   Problem p = tests::dense_heads(DType::f16, 64, 64);
   p.softcap = 30;
   EXPECT_EQ(tiles(p), "forward_sm90_throughput:128x128 ");
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(tiles(p), "") << "options have tiles of their own";
+}
+
+TEST(ForwardSm90Refusal, TmaCopiesTheBias) {
+  const auto of_bias = [](const TensorDesc& bias) {
+    Problem p = tests::dense_heads(DType::bf16, 64, 64, 104);
+    p.bias = bias;
+    return tests::refusal(throughput::options_supports(), p);
+  };
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    EXPECT_EQ(of_bias(TensorDesc::contiguous(dtype, {2, 4, 104, 104})), "");
+    EXPECT_EQ(of_bias(TensorDesc::contiguous(dtype, {1, 4, 104, 104})), "");
+    EXPECT_EQ(of_bias(TensorDesc::contiguous(dtype, {2, 1, 1, 104})), "");
+    EXPECT_EQ(of_bias(TensorDesc::strided(dtype, {2, 4, 104, 104}, {8, 104 * 112, 112, 1})), "");
+    EXPECT_THAT(of_bias(TensorDesc::contiguous(dtype, {2, 4, 104, 1})),
+                HasSubstr("bias: key stride is 0, wanted 1"));
+    EXPECT_THAT(of_bias(TensorDesc::strided(dtype, {2, 4, 104, 104}, {8, 8, 108, 1})),
+                HasSubstr("bias: query stride is 108, wanted a multiple of 8 from 0"));
+    EXPECT_THAT(of_bias(TensorDesc::strided(dtype, {2, 4, 104, 104}, {8, -8, 112, 1})),
+                HasSubstr("bias: head stride is -8, wanted a multiple of 8 from 0"));
+    EXPECT_THAT(of_bias(TensorDesc::strided(dtype, {2, 4, 104, 104}, {4, 8, 112, 1})),
+                HasSubstr("bias: batch stride is 4, wanted a multiple of 8 from 0"));
+  }
+  EXPECT_THAT(of_bias(TensorDesc::contiguous(DType::f32, {2, 4, 104, 104})),
+              HasSubstr("bias: is f32, wanted f16 or bf16"));
 }
 
 TEST(ForwardSm90Refusal, PagesHoldWholeBoxesAndNumbersHave32Bits) {

@@ -225,6 +225,59 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool featur
   return -1;
 }
 
+// The tiles for options of pairs: biases, masks, ALiBi. Each consumer also has a slot for its rows of a tile of
+// biases.
+inline constexpr std::array kOptionConfigs = {
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 4,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = false,
+           .features = false},
+    Config{.head_dim_qk = 128,
+           .head_dim_v = 128,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 1,
+           .stages = 2,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = false,
+           .features = false},
+    Config{.head_dim_qk = 256,
+           .head_dim_v = 256,
+           .consumers = 2,
+           .block_kv = 64,
+           .q_slots = 1,
+           .stages = 2,
+           .blocks_per_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = false,
+           .features = false},
+};
+
+// Returns an index into kOptionConfigs, or -1 if a head dimension is too large.
+constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
+  for (std::size_t i = 0; i < kOptionConfigs.size(); ++i) {
+    const Config& c = kOptionConfigs[i];
+    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Bytes of a consumer's rows of a tile of biases of 16 bits, and of a block with options.
+constexpr int bias_bytes(const Config& c) { return 2 * kWarpgroupRows * c.block_kv; }
+constexpr int option_tile_bytes(const Config& c) {
+  return c.tile_bytes() + c.consumers * bias_bytes(c);
+}
+
 // Rows of kConfigs that are also compiled for paged keys and values,
 // in order of cost: all of them without features, some with features.
 struct PagedConfig {
@@ -271,6 +324,10 @@ constexpr bool is_sound(const Config& c) {
 static_assert([] {
   for (const Config& config : kConfigs) {
     if (!is_sound(config)) return false;
+  }
+  for (const Config& config : kOptionConfigs) {
+    if (!is_sound(config) || option_tile_bytes(config) + kBarrierBytes > kSharedMemory)
+      return false;
   }
   return true;
 }());

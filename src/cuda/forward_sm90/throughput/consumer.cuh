@@ -14,7 +14,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "cuda/forward_sm90/throughput/consumer_options.cuh"
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -43,7 +45,7 @@ struct Consumer {
   static constexpr int kPackedRegisters = S::kKeyProducts * 2;
 
   typename S::Shared& smem;
-  const Params& params;
+  const typename S::KernelParams& params;
   uint32_t shared;  // address of smem
   uint32_t thread;  // in the block
   int group;        // which consumer: 0, 1, ..; like the ring positions, known to be uniform in
@@ -60,6 +62,9 @@ struct Consumer {
   Probabilities<S> p;
   float sum[2];        // of this lane's exponentials
   float reference[2];  // of the exponents
+  // With options: of this consumer's slot of biases; subtracted().
+  [[no_unique_address]] std::conditional_t<S::kOptions, RingPosition<1>, NoTaskOptions> bias_at;
+  [[no_unique_address]] std::conditional_t<S::kOptions, BlockAlibi, NoBlockAlibi> alibi;
 
   // Values derived from the thread index are recomputed for each use, so that the compiler does
   // not keep them in registers; where registers are scarcest, the index itself is read again.
@@ -122,8 +127,18 @@ struct Consumer {
     return 0;
   }
 
+  // What is subtracted from the exponents of a block.
+  __device__ __forceinline__ const float (&subtracted() const)[2] {
+    if constexpr (S::kOptions) {
+      return alibi.base;
+    } else {
+      return reference;
+    }
+  }
+
   // With features, scores are already in units of log2.
   __device__ __forceinline__ float exponent_scale() const {
+    if constexpr (S::kOptions) return params.exponent_scale;
     return S::kFeatures ? 1.0F : params.scale_log2;
   }
 
@@ -212,9 +227,14 @@ struct Consumer {
     release_v();
   }
 
+  __device__ __forceinline__ const TaskOptions& options() const {
+    return smem.options.of[q_at.passed % S::kTaskSlots];
+  }
+
   // Scales and masks scores for the softmax. `left`: number of the warpgroup's blocks that follow.
   __device__ __forceinline__ void finish_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
+    if constexpr (S::kOptions) apply_options<S, S::kKeyProducts, true>(*this, left);
     mask_block(left);
   }
   // True if this warp's scores came near the cap in this tile, or if
@@ -237,6 +257,7 @@ struct Consumer {
         right = cap_scores<S>(s, params);
       }
     }
+    if constexpr (S::kOptions) try_options<S>(*this, left);
     mask_block(left);
     return right;
   }
@@ -251,6 +272,7 @@ struct Consumer {
   template <int kProducts>
   __device__ __forceinline__ void finish_first_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
+    if constexpr (S::kOptions) apply_options<S, kProducts, false>(*this, left);
     if (!range.needs_mask(left)) return;
     const BandLimits& limits = task().limits;
     const int query = task().first_query + row(), key = first_key(left);
@@ -363,6 +385,7 @@ struct Consumer {
     wait_for_v();
     start_pv<S>(o, p, v_descriptor());
     give_turn();
+    if constexpr (S::kOptions) begin_options<S>(*this, left);
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
     const bool right = try_scores(left);
@@ -372,7 +395,7 @@ struct Consumer {
     constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
     constexpr int kPackedAfter = S::kConfig.split_softmax ? 2 * kHalfProducts : 0;
     float total[2], rescale[2] = {1, 1};
-    attention::exponentiate<0, kBeside>(s, reference, exponent_scale(), total);
+    attention::exponentiate<0, kBeside>(s, subtracted(), exponent_scale(), total);
     bool again = unproven(total, right);
     ptx::hold_back(again);
     ptx::warpgroup_wait<0>();
@@ -381,7 +404,7 @@ struct Consumer {
       if (!again) {
         attention::pack<typename S::Element, 0, kPackedAfter>(p, s);
         float rest[2];
-        attention::exponentiate<kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(),
+        attention::exponentiate<kHalfProducts, S::kKeyProducts>(s, subtracted(), exponent_scale(),
                                                                 rest);
         total[0] += rest[0];
         total[1] += rest[1];

@@ -81,6 +81,8 @@ __device__ __forceinline__ PackedRow<S> pack_row(const Consumer<S>& c, int slot,
   }
   row.right =
       (zero == 0 || factor != factor) && fabsf(c.reference[slot]) < attention::kLargestReference;
+  // A NaN may be of a pair that a bias of -inf removes.
+  if constexpr (S::kOptions) row.right = row.right && zero == 0;
   return row;
 }
 

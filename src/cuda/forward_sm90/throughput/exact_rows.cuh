@@ -14,6 +14,7 @@
 
 #include "cuda/attention/softcap.cuh"
 #include "cuda/attention/softmax.cuh"
+#include "cuda/forward_sm90/throughput/options.cuh"
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/forward_sm90/throughput/task.cuh"
@@ -71,28 +72,82 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
          (task.q_row + row) * p.o_row;
 }
 
+// The keys [begin, end) of a row.
+struct SeenKeys {
+  int begin, end;
+};
+
+// Leaves out the words at both ends that have no key that the mask shows.
+__device__ __forceinline__ SeenKeys seen_keys(const uint32_t* words, SeenKeys keys, int lane) {
+  if (keys.begin >= keys.end) return keys;
+  int first = keys.end, last = keys.begin;
+#pragma unroll 1
+  for (int from = keys.begin / 32; 32 * from < keys.end; from += 32) {
+    const int key = 32 * (from + lane);
+    if (key >= keys.end || __ldg(words + from + lane) == 0) continue;
+    first = min(first, max(keys.begin, key));
+    last = max(last, min(keys.end, key + 32));
+  }
+  __syncwarp();
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) {
+    first = min(first, __shfl_xor_sync(0xffffffffU, first, d));
+    last = max(last, __shfl_xor_sync(0xffffffffU, last, d));
+  }
+  return {first, last};
+}
+
+// A natural score with its options, or kNoKey. `product`: of the query and the key.
+__device__ __forceinline__ float natural_score(const OptionParams& p, const TaskOptions& options,
+                                               float product, int query, int key) {
+  float score = p.natural_cap.cap_log2 > 0 ? attention::capped_log2(product, p.natural_cap)
+                                           : product * p.scale;
+  if (p.alibi_slopes.data != nullptr) {
+    const auto distance = static_cast<float>(llabs(query + options.diagonal - key));
+    score = fmaf(options.slope, -distance, score);
+  }
+  if (p.bias.data != nullptr) {
+    const float bias = load_bias(p, options.bias, query * p.bias.query + key);
+    score = bias == kNoKey ? kNoKey : score + bias;
+  }
+  return score;
+}
+__device__ __forceinline__ bool mask_shows(const OptionParams& p, const TaskOptions& options,
+                                           int query, int key) {
+  if (p.mask.words == nullptr) return true;
+  return (__ldg(options.words + query * p.mask.query + key / 32) >> (key % 32) & 1U) != 0;
+}
+
 // Computes rows first_row .. + 15 of the tile. Inlined, and with loop bounds known to be uniform:
 // a call, or a loop that lanes may leave one by one, would cost the main loop its uniform
 // registers.
 template <class S>
 __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelParams& p,
                                                      const TaskInfo& task, int in_table,
-                                                     int first_row, int lane) {
+                                                     const TaskOptions* options, int first_row,
+                                                     int lane) {
   __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
   constexpr int kColumns = (S::kConfig.head_dim_v + 31) / 32;  // per lane, 32 apart
   const int kv_head = task.kv_head;
   // From scores to units of log2, and to the caller's units.
-  const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;
-  const float to_natural = S::kFeatures ? kLn2 : p.scale;
+  const float to_log2 = S::kOptions ? kLog2E : S::kFeatures ? 1.0F : p.scale_log2;
+  const float to_natural = S::kOptions ? 1.0F : S::kFeatures ? kLn2 : p.scale;
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int row = first_row + i;
     const int query = task.first_query + row;
     if (ptx::uniform(query < task.rows_q) == 0) break;
-    const int begin = static_cast<int>(ptx::uniform(max(0, query + task.limits.low)));
-    const int end = static_cast<int>(ptx::uniform(
+    int begin = static_cast<int>(ptx::uniform(max(0, query + task.limits.low)));
+    int end = static_cast<int>(ptx::uniform(
         query < task.len_q ? min(task.limits.len_kv, query + task.limits.high + 1) : begin));
+    if constexpr (S::kOptions) {
+      if (p.mask.words != nullptr) {
+        const SeenKeys seen = seen_keys(options->words + query * p.mask.query, {begin, end}, lane);
+        begin = static_cast<int>(ptx::uniform(seen.begin));
+        end = static_cast<int>(ptx::uniform(seen.end));
+      }
+    }
     const uint16_t* const q = row_pointer(p.q, task.batch, task.head, task.q_row + row);
     float largest = kNoKey, sum = 0;
     float o[kColumns] = {}, not_finite[kColumns] = {};
@@ -100,7 +155,9 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
     for (int first = begin; first < end; first += 32) {
       const int key = first + lane;
       float score = kNoKey;
-      if (key < end) {
+      bool shown = key < end;
+      if constexpr (S::kOptions) shown = shown && mask_shows(p, *options, query, key);
+      if (shown) {
         if constexpr (S::kPaged) {
           score = dot<Element>(q, paged_row(p, p.k, task, in_table, key), p.head_dim_qk);
         } else {
@@ -111,11 +168,13 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
           score = p.softcap.cap_log2 > 0 ? attention::capped_log2(score, p.softcap)
                                          : score * p.scale_log2;
         }
+        if constexpr (S::kOptions) score = natural_score(p, *options, score, query, key);
+        if constexpr (S::kOptions) shown = score != kNoKey;  // its value, even NaN, does not count
       }
       const float raised = fmaxf(largest, warp_max(score));
       const float reference = attention::finite_reference(raised);
       const float rescale = ptx::exp2_approx((largest - reference) * to_log2);
-      const float weight = key < end ? ptx::exp2_approx((score - reference) * to_log2) : 0.0F;
+      const float weight = shown ? ptx::exp2_approx((score - reference) * to_log2) : 0.0F;
       largest = raised;
       sum = sum * rescale + weight;
 #pragma unroll
@@ -123,6 +182,10 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
 #pragma unroll 1
       for (int j = 0; j < min(32, end - first); ++j) {
         const float w = __shfl_sync(0xffffffffU, weight, j);
+        if constexpr (S::kOptions) {
+          if (ptx::uniform(__shfl_sync(0xffffffffU, static_cast<uint32_t>(shown), j)) == 0)
+            continue;
+        }
         const uint16_t* v = nullptr;
         if constexpr (S::kPaged) {
           v = paged_row(p, p.v, task, in_table, first + j);

@@ -44,6 +44,7 @@ struct Finder {
   // before query `last` sees.
   __device__ __forceinline__ void set_entry(int entry) const {
     if constexpr (S::kPaged) pages().in_table = entry;
+    if constexpr (S::kOptions) options().entry = entry;
   }
   __device__ __forceinline__ void set_table() const {
     if constexpr (S::kPaged) pages().in_table = find_table(p, pages().in_table);
@@ -56,6 +57,13 @@ struct Finder {
   }
   __device__ __forceinline__ TaskPages& pages() const {
     return smem.pages.of[at.passed % S::kTaskSlots];
+  }
+  __device__ __forceinline__ TaskOptions& options() const {
+    return smem.options.of[at.passed % S::kTaskSlots];
+  }
+  // With options: stores where the options of the sequence and head are.
+  __device__ __forceinline__ void set_options(const TaskInfo& task) const {
+    if constexpr (S::kOptions) find_options(p, task, options());
   }
 
   // Writes the task of tile `taken`, except its ranges, immediately:
@@ -101,7 +109,7 @@ struct Finder {
       set_seen(slot, first + rows);
     }
     if (is_consumer) slot.seen[lane] = range;
-    if (lane == 0) set_table();
+    if (lane == 0) set_table(), set_options(slot);
   }
 
   // Runs before the block's first barrier, when its threads have nothing else to do.

@@ -28,8 +28,14 @@ template <class S>
 __device__ __forceinline__ void end_tile(const CUtensorMap& map, const typename S::KernelParams& p,
                                          const TaskInfo& task, Consumer<S>& c,
                                          const RowEnd (&ends)[2]) {
+  const TaskOptions* options = nullptr;
+  if constexpr (S::kOptions) {
+    accept_rows_without_keys(c);
+    options = &c.options();
+  }
   if (!store_rows<S>(map, p, task, c, ends)) {
-    compute_rows_exactly<S>(p, task, c.in_table(), c.first_row() + 16 * c.warp(), c.lane());
+    compute_rows_exactly<S>(p, task, c.in_table(), options, c.first_row() + 16 * c.warp(),
+                            c.lane());
   }
 }
 
@@ -106,6 +112,10 @@ __device__ __forceinline__ void prefetch_maps(const Maps& maps) {
   ptx::prefetch_tensor_map(&maps.v);
   ptx::prefetch_tensor_map(&maps.o);
 }
+__device__ __forceinline__ void prefetch_maps(const OptionMaps& maps) {
+  prefetch_maps(static_cast<const Maps&>(maps));
+  ptx::prefetch_tensor_map(&maps.bias);
+}
 
 // Initialises the barriers that the first copies use.
 template <class S>
@@ -133,6 +143,12 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
+  if constexpr (S::kOptions) {
+    for (int w = 0; w < S::kConsumers; ++w) {
+      ptx::mbarrier_init(ptx::shared_address(&smem.options.full[w]), 1);
+      ptx::mbarrier_init(ptx::shared_address(&smem.options.empty[w]), kWarpgroupWarps);
+    }
+  }
   ptx::mbarrier_init(ptx::shared_address(&smem.task_wanted), S::kPaged ? kPageWarps : 1);
   ptx::mbarrier_init(ptx::shared_address(&smem.task_found), 1);
   ptx::mbarrier_init_fence();
@@ -150,7 +166,8 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
 //
 // Warps meet at one instruction, or arrive at it: synccheck reports two as divergence.
 template <class S>
-__device__ __forceinline__ void produce(const Maps& maps, const typename S::KernelParams& p) {
+__device__ __forceinline__ void produce(const typename S::KernelMaps& maps,
+                                        const typename S::KernelParams& p) {
   typename S::Shared& smem = shared_memory<S>();
   const int warp = static_cast<int>(threadIdx.x / kWarpThreads);
   const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
@@ -168,6 +185,7 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
   ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);
   ptx::named_barrier_arrive(kMeetBarrier, S::kConfig.threads());
   [[maybe_unused]] Producer<S> producer{.smem = smem, .maps = maps};
+  if constexpr (S::kOptions) producer.copies_bias = p.bias.data != nullptr;
   if constexpr (!S::kPaged) {
     if (lane == 0 && warp == 1) producer.start_k();
     if (lane == 0 && warp == 2) producer.start_q();
@@ -184,7 +202,8 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
 }
 
 template <class S>
-__device__ __forceinline__ void run_block(const Maps& maps, const typename S::KernelParams& p) {
+__device__ __forceinline__ void run_block(const typename S::KernelMaps& maps,
+                                          const typename S::KernelParams& p) {
   if (ptx::thread_index() < kWarpgroupThreads) {  // not kept: consumers need the registers
     produce<S>(maps, p);
   } else {
@@ -207,7 +226,17 @@ template <int kConfigIndex, class Element, bool kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
     paged_kernel(const __grid_constant__ Maps maps, const __grid_constant__ PagedParams p) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures, true>>(maps, p);
+  if constexpr (ptx::kHasWgmma)
+    run_block<Shape<kConfigIndex, Element, kFeatures, Kind::paged>>(maps, p);
+}
+
+// The kernel with options of pairs, for a row of kOptionConfigs.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kOptionConfigs[kConfigIndex].threads(),
+                                  kOptionConfigs[kConfigIndex].blocks_per_sm)
+    option_kernel(const __grid_constant__ OptionMaps maps, const __grid_constant__ OptionParams p) {
+  if constexpr (ptx::kHasWgmma)
+    run_block<Shape<kConfigIndex, Element, false, Kind::options>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

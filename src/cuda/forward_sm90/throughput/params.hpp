@@ -7,6 +7,7 @@
 
 #include "cuda/attention/forward_params.hpp"
 #include "cuda/attention/kv_cache.hpp"
+#include "cuda/attention/mask_bits.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 
@@ -14,6 +15,9 @@ namespace flashcore::cuda::forward_sm90::throughput {
 
 struct Maps {
   CUtensorMap q, k, v, o;
+};
+struct OptionMaps : Maps {
+  CUtensorMap bias;
 };
 
 // The parameters with which a block finds its first tile, in
@@ -54,6 +58,32 @@ struct PagedParams : Params {
   int box_rows, boxes;  // per block; box_rows divides the page size
   bool whole_rows;      // boxes have all columns, and pages and heads are one coordinate
   BoxSteps k_steps, v_steps;
+};
+
+// A bias [batch, head, query, key] of 16 bits with contiguous keys, which TMA copies; broadcast if a
+// stride is 0; absent if data is null.
+struct BiasMatrix {
+  const uint16_t* data;
+  int64_t batch, head, query;
+};
+
+// One element per sequence and head; absent if data is null.
+struct HeadVector {
+  const float* data;
+  int64_t batch, head;
+};
+
+// With options of pairs. Scores are in the units of products, or in units of log2 where scales_first.
+struct OptionParams : Params {
+  BiasMatrix bias;
+  bool bias_is_f16;          // otherwise bf16
+  attention::MaskBits mask;  // words: null without one
+  HeadVector alibi_slopes;
+  bool batch_inside;     // the order of tiles has all sequences of a head before the next head
+  bool scales_first;     // scores are scaled, and capped, before anything else
+  float exponent_scale;  // from scores to units of log2
+  float to_scores;       // from natural units to the units of scores
+  attention::SoftcapParams natural_cap;  // in natural units; cap_log2 0: no cap
 };
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

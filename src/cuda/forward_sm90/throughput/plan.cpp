@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "cuda/host/cache_params.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/mask_bits.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/host/unique_name.hpp"
@@ -36,21 +38,24 @@ constexpr std::string_view kName = "forward_sm90_throughput";
 constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
 
 using MapCache = host::PointerCache<Maps, 4>;
+using OptionMapCache = host::PointerCache<OptionMaps, 5>;
 
 struct Planned {
   PagedParams params;
   launch::Kernel kernel;
-  int config;  // the row of kConfigs
+  int config;  // the row of kConfigs, or of kOptionConfigs
+  bool options;
   unsigned int blocks;
   bool has_keys;
   bool counts;  // tiles are handed out by a counter, which lies in the workspace
 };
 
 const Config& config_of(const Planned& planned) {
-  return kConfigs[static_cast<size_t>(planned.config)];
+  const auto row = static_cast<size_t>(planned.config);
+  return planned.options ? kOptionConfigs[row] : kConfigs[row];
 }
 
-// Everything but the pointers.
+// Everything but the pointers that all kernels have.
 PagedParams make_params(const ForwardProblem& p, const Config& config) {
   PagedParams params{};
   host::set_forward_params(params, p);
@@ -124,7 +129,9 @@ std::vector<std::string> other_tiles(const ForwardProblem& p, const PlanContext&
 Planned make_planned(const ForwardProblem& p, const PlanContext& context, ChooseTile choose_tile) {
   Planned planned{};
   const int64_t multiprocessors = context.device.multiprocessors;
-  planned.config = p.paging.present
+  planned.options = has_options(p);
+  planned.config = planned.options ? choose_option_config(p.head_dim_qk, p.head_dim_v)
+                   : p.paging.present
                        ? choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p))
                        : best_tile(p, context, choose_tile);
   const Config& config = config_of(planned);
@@ -222,6 +229,114 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       });
 }
 
+// ---- the kernel with options of pairs
+
+// Where products are scaled first, scores are in units of log2.
+void set_units(OptionParams& params, const ForwardProblem& p) {
+  constexpr float kLeastScale = 0x1p-20F;  // its reciprocal leaves natural terms in fp32's range
+  params.scales_first = p.softcap > 0 || !(p.softmax_scale >= kLeastScale);
+  params.exponent_scale = params.scales_first ? 1.0F : params.scale_log2;
+  params.to_scores = params.scales_first ? std::numbers::log2e_v<float> : 1 / p.softmax_scale;
+  if (p.softcap > 0) params.natural_cap = {params.softcap.rate, p.softmax_scale, p.softcap};
+}
+
+// The launch that packs the mask, and the main one.
+struct PlannedOptions {
+  Planned main;
+  OptionParams params;
+  host::MaskBitsPlan bits;  // without a mask, of no block
+  launch::Kernel pack;
+  size_t bits_at;  // in the workspace
+
+  size_t workspace_bytes() const {
+    return bits_at + static_cast<size_t>(bits.words) * sizeof(uint32_t);
+  }
+};
+
+PlannedOptions make_options(const ForwardProblem& p, const Planned& planned) {
+  PlannedOptions options{.main = planned, .params = {}, .bits = {}, .pack = {}, .bits_at = 0};
+  OptionParams& params = options.params;
+  static_cast<Params&>(params) = planned.params;
+  set_units(params, p);
+  params.bias = {nullptr, p.bias.batch, p.bias.head, p.bias.query};
+  params.bias_is_f16 = p.bias.dtype == DType::f16;
+  params.alibi_slopes = {nullptr, p.alibi_slopes.batch, p.alibi_slopes.head};
+  // All sequences read the same biases, which L2 then holds.
+  params.batch_inside = p.bias.present && p.bias.batch == 0 && p.batch > 1 && !p.packed;
+  if (p.mask.present) {
+    options.bits = host::plan_mask_bits(p, attention::BitsAlong::keys);
+    params.mask = options.bits.params.bits;
+  }
+  options.bits_at = planned.counts ? kCounterBytes : 0;
+  return options;
+}
+
+cudaError_t encode_bias(CUtensorMap& map, const ForwardProblem& p, const void* bias) {
+  const host::TensorLayout layout{p.bias.batch == 0 ? 1 : p.batch,
+                                  p.bias.head == 0 ? 1 : p.heads_q,
+                                  p.seqlen_q,
+                                  p.seqlen_kv,
+                                  p.bias.batch,
+                                  p.bias.head,
+                                  p.bias.query};
+  const CUtensorMapDataType type = p.bias.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  return host::encode_tensor_map(map, type, bias, layout, kWarpgroupRows, kPanelColumns);
+}
+
+Status run_options(const ForwardProblem& p, const PlannedOptions& planned, OptionMapCache& cache,
+                   const Arguments& args, std::span<std::byte> workspace,
+                   const launch::Launcher& launcher) {
+  OptionParams params = planned.params;
+  host::bind_forward_params(params, p, args);
+  params.sinks = p.sinks.present ? args.sinks : nullptr;
+  params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
+  const bool has_bias = p.bias.present && planned.main.has_keys;
+  params.bias.data = has_bias ? static_cast<const uint16_t*>(args.bias) : nullptr;
+  if (planned.main.counts) params.counter = reinterpret_cast<unsigned long long*>(workspace.data());
+  OptionMaps maps{};
+  const cudaError_t error = cache.get(
+      {args.q, args.k, args.v, args.o, params.bias.data}, maps,
+      [&](OptionMaps& made) {
+        cudaError_t failure = encode(made, p, args, config_of(planned.main), planned.main.has_keys);
+        made.bias = made.q;
+        if (failure == cudaSuccess && has_bias) failure = encode_bias(made.bias, p, args.bias);
+        return failure;
+      },
+      cudaSuccess);
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
+  if (planned.bits.blocks > 0) {
+    attention::PackMask pack = planned.bits.params;
+    auto* const words = reinterpret_cast<uint32_t*>(workspace.data() + planned.bits_at);
+    host::bind_mask_bits(pack, args.mask, words);
+    params.mask.words = words;
+    const launch::Grid grid{.blocks = dim3(static_cast<unsigned int>(planned.bits.blocks))};
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.pack, grid, pack));
+  }
+  return launcher.launch(planned.main.kernel, {.blocks = dim3(planned.main.blocks)}, maps, params);
+}
+
+Result<PlannedKernel> plan_options(const ForwardProblem& p, const PlanContext& context,
+                                   ChooseTile choose_tile) {
+  const Planned planned = make_planned(p, context, choose_tile);
+  if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
+  PlannedOptions options = make_options(p, planned);
+  const int device = context.device.device.index;
+  const launch::Loader loader(kName, device);
+  FLASHCORE_RETURN_IF_ERROR(
+      loader.load(options.main.kernel, kName,
+                  fmt::format("{}_options{}", launch::element_name(p.dtype), planned.config)));
+  if (options.bits.blocks > 0) {
+    FLASHCORE_RETURN_IF_ERROR(loader.load(options.pack, kName, "pack_mask_bits"));
+  }
+  return launch::planned<PlannedKernel>(
+      kName, device, options.workspace_bytes(),
+      [p, options, cache = std::make_shared<OptionMapCache>()](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
+        return run_options(p, options, *cache, args, workspace, launcher);
+      });
+}
+
 Variant variant(std::string_view name, bool paged, ChooseTile choose_tile) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
@@ -243,7 +358,13 @@ std::vector<Variant> variants(ChooseTile choose_tile) {
   plain.own_config = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
     return own_tile(p, context, choose_tile);
   };
-  return {std::move(plain), variant("forward_sm90_throughput:paged", true, choose_tile)};
+  Variant options = variant("forward_sm90_throughput:options", false, choose_tile);
+  options.supports = options_supports();
+  options.plan = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
+    return plan_options(p, context, choose_tile);
+  };
+  return {std::move(plain), variant("forward_sm90_throughput:paged", true, choose_tile),
+          std::move(options)};
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

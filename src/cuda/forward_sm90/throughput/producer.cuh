@@ -57,9 +57,11 @@ inline constexpr int kAsksAt = 2;
 template <class S>
 struct Producer {
   typename S::Shared& smem;
-  const Maps& maps;
+  const typename S::KernelMaps& maps;
   RingPosition<S::kQSlots> q_at;  // tasks advance with it, in slots of their own
   RingPosition<S::kStages> k_at, v_at;
+  bool copies_bias = false;
+  RingPosition<1> bias_at[S::kOptions ? S::kConsumers : 1] = {};
 
   // Asks the finder for the next task. The first task is ready at the block's first barrier.
   __device__ __forceinline__ void want_task() const {
@@ -88,6 +90,31 @@ struct Producer {
                                  task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
     v_at.next();
   }
+  // Copies the biases of a block for each consumer that sees the block.
+  __device__ __forceinline__ void load_bias(const TaskInfo& task, int block) {
+    if constexpr (S::kOptions) {
+      if (!copies_bias) return;
+#pragma unroll
+      for (int w = 0; w < S::kConsumers; ++w) {
+        if (block < task.seen[w].begin || block >= task.seen[w].end) continue;
+        auto& slots = smem.options;
+        ptx::mbarrier_wait(ptx::shared_address(&slots.empty[w]), bias_at[w].parity() ^ 1);
+        using Tile = typename S::BiasTile;
+        const uint32_t full = ptx::shared_address(&slots.full[w]),
+                       to = ptx::shared_address(slots.bias[w]);
+        ptx::mbarrier_arrive_expect(full, Tile::kBytes);
+        const TaskOptions& options = slots.of[&task - smem.task];
+#pragma unroll
+        for (int panel = 0; panel < Tile::kPanels; ++panel) {
+          ptx::tma_load_4d(to + panel * Tile::kPanelBytes, &maps.bias, full,
+                           block * S::kBlockKv + panel * Tile::kPanelColumns,
+                           task.first_query + w * kWarpgroupRows, options.bias_head,
+                           options.bias_entry);
+        }
+        bias_at[w].next();
+      }
+    }
+  }
   __device__ __forceinline__ void load_first_k(const TaskInfo& task) {
     if (task.begin < task.end) load_k(task, task.end - 1);
   }
@@ -111,6 +138,7 @@ struct Producer {
       if (last < 0) want_task();
       for (int left = last; left >= 0; --left) {
         if (left == asks_at) want_task();
+        load_bias(task, task.begin + left);
         if (left > 0) {
           load_k(task, task.begin + left - 1);
         } else if (next != nullptr) {

@@ -44,6 +44,18 @@ struct TaskPages {
 };
 struct NoTaskPages {};
 
+// In addition, with options of pairs. Strides and places are in elements.
+struct TaskOptions {
+  int entry;                  // index of the sequence
+  int bias_entry, bias_head;  // coordinates in the map of biases
+  float slope;                // of ALiBi; 0: none
+  float alibi_step;       // per key of distance from the diagonal, in units of scores; 0: no ALiBi
+  int64_t diagonal;       // key - query on the diagonal
+  const uint16_t* bias;   // of the sequence and head, at query 0 and key 0
+  const uint32_t* words;  // likewise of the mask; null: no mask
+};
+struct NoTaskOptions {};
+
 // What the last coordinate of a map of K or V in boxes counts for each page and head.
 struct BoxSteps {
   int page, head;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <tuple>
 
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "cuda/host/launch_limits.hpp"
+#include "cuda/host/mask_bits.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -35,6 +37,37 @@ std::string refuse_cache(const ForwardProblem& p) {
   return {};
 }
 
+// Refuses biases that TMA does not copy.
+std::string refuse_bias(const ForwardProblem& p) {
+  constexpr int64_t kPiece = 8;  // elements of 16 bytes
+  const PairInput& bias = p.bias;
+  if (!bias.present) return {};
+  if (bias.dtype != DType::f16 && bias.dtype != DType::bf16) {
+    return fmt::format("bias: is {}, wanted f16 or bf16", to_string(bias.dtype));
+  }
+  if (p.seqlen_kv > 1 && bias.key != 1) {
+    return fmt::format("bias: key stride is {}, wanted 1", bias.key);
+  }
+  for (const auto& [name, extent, stride] : {std::tuple{"batch", p.batch, bias.batch},
+                                             {"head", p.heads_q, bias.head},
+                                             {"query", p.seqlen_q, bias.query}}) {
+    if (extent > 1 && (stride < 0 || stride % kPiece != 0)) {
+      return fmt::format("bias: {} stride is {}, wanted a multiple of {} from 0", name, stride,
+                         kPiece);
+    }
+  }
+  return {};
+}
+
+std::string refuse_options(const ForwardProblem& p) {
+  if (std::string refusal = refuse_bias(p); !refusal.empty()) return refusal;
+  if (!p.mask.present) return {};
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t blocks = host::plan_mask_bits(p, attention::BitsAlong::keys).blocks;
+  if (blocks <= kMost) return {};
+  return fmt::format("mask: takes {} blocks to pack, wanted at most {}", blocks, kMost);
+}
+
 }  // namespace
 
 Supports supports() {
@@ -55,6 +88,14 @@ Supports paged_supports() {
   paged.needs = feature_sets::kPages;
   paged.features = paged.features | feature_sets::kPages;
   return paged;
+}
+
+Supports options_supports() {
+  Supports options = but_not(
+      supports(), [](const ForwardProblem& p, const PlanContext&) { return refuse_options(p); });
+  options.needs = feature_sets::kPairs;
+  options.features = options.features | feature_sets::kPairs;
+  return options;
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -10,4 +10,7 @@ Supports supports();
 // What the kernel for keys and values in pages supports.
 Supports paged_supports();
 
+// What the kernel with biases, masks and ALiBi supports.
+Supports options_supports();
+
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/attention/entry.hpp"
 #include "cuda/forward_sm90/throughput/params.hpp"
@@ -32,6 +33,22 @@ __device__ __forceinline__ int find_table(const PagedParams& p, int entry) {
   return static_cast<int>(attention::find_cached_entry(p, p.cache, entry).in_table);
 }
 
+// Completes a task's options; the sequence is there.
+__device__ __forceinline__ void find_options(const OptionParams& p, const TaskInfo& task,
+                                             TaskOptions& options) {
+  const int64_t entry = options.entry, head = task.head;
+  options.diagonal = attention::find_entry(p, options.entry).offset;
+  options.slope = 0;
+  if (const HeadVector& slopes = p.alibi_slopes; slopes.data != nullptr) {
+    options.slope = __ldg(slopes.data + entry * slopes.batch + head * slopes.head);
+  }
+  options.alibi_step = -p.to_scores * options.slope;
+  options.bias_entry = p.bias.batch == 0 ? 0 : options.entry;
+  options.bias_head = p.bias.head == 0 ? 0 : task.head;
+  options.bias = p.bias.data + entry * p.bias.batch + head * p.bias.head;
+  options.words = p.mask.words + entry * p.mask.batch + head * p.mask.head;
+}
+
 // Fills in everything except the ranges of blocks.
 __device__ __forceinline__ TaskInfo make_task(const Params& p, uint32_t batch, uint32_t head,
                                               uint32_t q_tile, int block_q) {
@@ -58,8 +75,15 @@ __device__ __forceinline__ void set_entry(TaskInfo& task, const OwnEntry& entry)
 template <class P>
 __device__ __forceinline__ TaskInfo find_task(const P& p, uint32_t index, int block_q) {
   const TileOrder::Place place = p.order.at(index);
-  const uint32_t batch = attention::quotient(place.batch_head, p.heads);
-  TaskInfo task = make_task(p, batch, place.batch_head - batch * p.heads, place.q_tile, block_q);
+  uint32_t batch = attention::quotient(place.batch_head, p.heads);
+  uint32_t head = place.batch_head - batch * p.heads;
+  if constexpr (std::is_same_v<P, OptionParams>) {
+    if (p.batch_inside) {
+      head = attention::quotient(place.batch_head, static_cast<uint32_t>(p.batch));
+      batch = place.batch_head - head * static_cast<uint32_t>(p.batch);
+    }
+  }
+  TaskInfo task = make_task(p, batch, head, place.q_tile, block_q);
   if (p.varies) set_entry(task, find_own_entry(p, task.batch));
   return task;
 }

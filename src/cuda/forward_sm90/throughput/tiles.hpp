@@ -18,9 +18,15 @@ constexpr bool has_features(const ForwardProblem& p) {
   return p.softcap > 0 || !p.scale_is_positive();
 }
 
+// Returns whether scores are changed by what belongs to pairs: such problems have tiles of their own.
+constexpr bool has_options(const ForwardProblem& p) {
+  return p.bias.present || p.mask.present || p.alibi_slopes.present;
+}
+
 // Rows of kConfigs: those as narrow as the first one that holds the problem.
 inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   std::vector<int> rows;
+  if (has_options(p)) return rows;
   const int first = choose_config(p.head_dim_qk, p.head_dim_v, has_features(p));
   if (first < 0) return rows;
   const Config& narrowest = kConfigs[static_cast<size_t>(first)];
