@@ -102,6 +102,7 @@ flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 1
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/80x160/4 narrow/3x600)
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/50x160/4 narrow/1x600)
 flashcore_simulated_kernel(backward_sm90:split sim:0 --backward narrow/40x112/4 narrow/1x600)
+flashcore_simulated_kernel(backward_sm90:options sim:0 --backward narrow/80x160/4 narrow/2x400)
 flashcore_simulated_kernel(backward_sm90:wide sim:0 --backward narrow/120x100x256/2 narrow/2x400x256)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung

@@ -29,6 +29,17 @@ SM90_BACKWARD = "cuda/backward_sm90/throughput/"
 HOPPER_SPLIT = ["run", "--backward", *problem("backward_sm90:split", "--dtype bf16 --shape 1,1,700,128 --seqlen-kv 200")[1:]]
 HOPPER_SPLIT_UNIT = "backward_sm90/throughput/split4_bf16_config1.cu"
 HOPPER_SPLIT_FOLDER = "cuda/backward_sm90/throughput/split/"
+# A mask's bits, a step ahead of the consumers; dropout's words, which four lanes share.
+HOPPER_MASKED = ["run", "--backward", "--gradients", "dq,dk,dv",
+                 *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,300,128 --with mask")[1:]]
+HOPPER_DROPPED = ["run", "--backward",
+                  *problem("backward_sm90:options", "--dtype bf16 --shape 1,1,200,128 --dropout 0.3")[1:]]
+HOPPER_SLOPED = ["run", "--backward", "--gradients", "dq,dk,dv",
+                 *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,200,128 --with alibi_slopes")[1:]]
+HOPPER_BIASED = ["run", "--backward", "--gradients", "dq,dk,dv",
+                 *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,200,128 --with bias")[1:]]
+HOPPER_PAIRS_UNIT = "backward_sm90/throughput/bf16_config2_pairs.cu"
+HOPPER_PAIR_ROWS_UNIT = "backward_sm90/throughput/pair_rows.cu"
 HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90:wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
 HOPPER_WIDE_UNIT = "backward_sm90/wide/wide_bf16.cu"
 HOPPER_WIDE_FOLDER = "cuda/backward_sm90/wide/"
@@ -157,6 +168,35 @@ FAULTS = [
     Fault("split_backward_barriers_used_before_they_are_there", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "kernel.cuh", "  ptx::cluster_wait();\n", "")],
           "before the block's start", more=True),
+    Fault("pairs_bits_not_awaited", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
+        (SM90_BACKWARD + "pairs.cuh", "  if (pairs.has_slot()) c.wait(S::kPairFull, number % 2);\n", "")], "race"),
+    Fault("pairs_bits_copied_over_those_in_use", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
+        (SM90_BACKWARD + "pair_loader.cuh",
+         "        ptx::mbarrier_wait(shared + S::kPairEmpty, (number - 1) % 2);\n", "")], "race"),
+    Fault("pairs_bits_not_expected", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
+        (SM90_BACKWARD + "pair_loader.cuh", "(has_bits ? kGroups * kGroupBytes : 0U)", "(has_bits ? 16U : 0U)")],
+          "race", more=True),
+    Fault("pairs_bits_free_after_one_consumer", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
+        (SM90_BACKWARD + "kernel.cuh", "S::kPairEmpty, kConsumers * kWarpgroupThreads)",
+         "S::kPairEmpty, kWarpgroupThreads)")], "arrival out of phase", more=True),
+    Fault("pairs_bit_of_another_query", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
+        (SM90_BACKWARD + "pairs.cuh", "bits << (7 - first), odd = bits << (6 - first)",
+         "bits << (6 - first), odd = bits << (7 - first)")], "check    FAILED"),
+    Fault("pairs_mask_packed_in_the_order_of_lanes", HOPPER_PAIR_ROWS_UNIT, HOPPER_MASKED, [
+        ("cuda/attention/mask_bits.cuh", "(bits >> (4 * i + k) & 1U) << (first + i)",
+         "(bits >> (4 * i + k) & 1U) << (first + 7 - i)")], "check    FAILED", more=True),
+    Fault("pairs_word_of_another_lane", HOPPER_PAIRS_UNIT, HOPPER_DROPPED, [
+        (SM90_BACKWARD + "pairs.cuh", "drawn_by(2 * slot), high = drawn_by(2 * slot + 1)",
+         "drawn_by(2 * slot + 1), high = drawn_by(2 * slot)")], "check    FAILED"),
+    Fault("pairs_dropped_weights_lost_for_ds", HOPPER_PAIRS_UNIT, HOPPER_DROPPED, [
+        (SM90_BACKWARD + "pairs.cuh", "const float2 weight = Element::unpack(c.sloped[n / 2][n % 2 * 2 + slot]);",
+         "const float2 weight = Element::unpack(pair);")], "check    FAILED", more=True),
+    Fault("pairs_distance_of_the_other_key", HOPPER_PAIRS_UNIT, HOPPER_SLOPED, [
+        (SM90_BACKWARD + "pairs.cuh", "S::pair_terms().offset - (lane_key(c) + 8 * slot)",
+         "S::pair_terms().offset - lane_key(c)")], "check    FAILED", more=True),
+    Fault("pairs_bias_of_the_other_key", HOPPER_PAIRS_UNIT, HOPPER_BIASED, [
+        (SM90_BACKWARD + "pairs.cuh", "min(first_key + lane_key(c) + 8 * slot,", "min(first_key + lane_key(c),")],
+          "check    FAILED", more=True),
     Fault("wide_backward_weights_not_awaited", HOPPER_WIDE_UNIT, HOPPER_WIDE, [
         (HOPPER_WIDE_FOLDER + "keys.cuh",
          "    wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));\n", "")], "race"),
