@@ -21,6 +21,8 @@ SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "speculative": "Several queries, causal and as a tree"}
 FEW_KEYS = "few-keys"  # cross attention over few keys
 MLA = "decode-mla"  # rows of 576 elements, V their first 512
+OPTIONS = "options"  # bias, masks, ALiBi and dropout, together with peers that have them
+HEAD_DIMS = "head-dims"  # head dimensions between the powers of two
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 PREFILL_SM80 = "bench-prefill-sm80"  # the same by the kernels for Ampere
 # The backward pass, deterministic and with atomic sums.
@@ -124,6 +126,12 @@ class Bench:
     def from_file(self) -> str:
         """Cases that came from a file."""
         return f"{self.where()}\n\n{self.against_peer('file')}"
+
+    def options(self) -> str:
+        return f"{self.where()}\n\n{self.against_peer('features')}"
+
+    def head_dims(self) -> str:
+        return f"{self.where()}\n\n{self.against_peer('head_dims')}"
 
     def mla(self) -> str:
         return f"{self.where()}\n\n{self.against_peer('mla')}"
@@ -520,9 +528,10 @@ def parts(all_evidence: Evidence) -> dict:
         ("where", MAIN, Bench.where), ("ceilings", MAIN, Bench.ceilings), ("five", MAIN, Bench.five),
         ("sweep", MAIN, Bench.sweep), ("small", MAIN, lambda b: b.against_peer("small")),
         ("decode", MAIN, lambda b: b.against_peer("decode")), ("idle", MAIN, Bench.idle),
-        ("headline", MAIN, Bench.headline), ("behind training", "backward-gpu", untrained),
+        ("headline", MAIN, Bench.headline), ("behind training", "backward-options", untrained),
         ("behind decode", SERVING, decoded_behind), ("serving", SERVING, Bench.serving),
-        ("serving decode", SERVING, Bench.serving_decode), ("few keys", FEW_KEYS, Bench.from_file),
+        ("serving decode", SERVING, Bench.serving_decode), ("few keys", FEW_KEYS, Bench.from_file), ("options", OPTIONS, Bench.options),
+        ("head dims", HEAD_DIMS, Bench.head_dims),
         ("mla", MLA, Bench.mla), ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill),
         ("fp8", FP8, Bench.fp8),
         ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
