@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/cpu/forward_problem.hpp"
 #include "problem/problem.hpp"
+#include "tests/cpu/forward_problem.hpp"
 #include "tests/cpu/judge.hpp"
 
 namespace flashcore {
@@ -307,7 +307,7 @@ TEST(LargestValues, AreNaNWhereAProbabilityIs) {
         },
         [&](const HostProblem& host) {
           // A sink is no score.
-          const HostTensor& scores = host.at("max_logit");
+          const bench::HostTensor& scores = host.at("max_logit");
           EXPECT_TRUE(keys == 0 ? scores.get(0) == -kInf : std::isnan(scores.get(0)));
           for (int64_t h = 1; h < 4; ++h) EXPECT_EQ(scores.get(h) > -kInf, keys > 0) << h;
           for (const char* const name : {"amax_o", "amax_s"}) {

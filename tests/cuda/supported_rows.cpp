@@ -147,7 +147,7 @@ SupportedRow fp8_sm89(std::string_view name) {
 SupportedRow backward_sm90(std::string_view name, int64_t head_dim) {
   return {.variant = name,
           .pass = Pass::backward,
-          .computes = kShapes | kLargest | Features{sinks, softcap, unmapped_o},
+          .computes = kShapes | kLargest | max_logit | Features{sinks, softcap, unmapped_o},
           .q = k16Bits,
           .qk = {.most = head_dim, .step = 8, .least = 8},
           .arch = kHopper,

@@ -112,6 +112,7 @@ forward_sm90_throughput                   9674 of  546189  09f6aaefa6f1c7e9
 forward_sm90_throughput:192x128           3325 of  546189  00011ae902b6e94a
 forward_sm90_throughput:64x128            3325 of  546189  00011ae902b6e94a
 forward_sm90_throughput:64x64             3325 of  546189  00011ae902b6e94a
+forward_sm90_throughput:options           2915 of  546189  60f89e8a4a881c30
 forward_sm90_throughput:paged             1082 of  546189  1bf5db85032abe8d
 mla_sm90                                     0 of  546189  9c51b5328498332f
 naive                                    49758 of   78027  6d2bc1bd54b0a20f
@@ -119,7 +120,7 @@ naive, backward                          21973 of   21973  37595b2b3b438e78
 reference                                78027 of   78027  895cc1605b038e7a
 reference, backward                      21973 of   21973  37595b2b3b438e78
 )",
-    "6cb341cc468c6138"};
+    "05b0b8bd4c41c9b4"};
 
 TEST(Verdicts, AreThoseOfTheTable) {
   fake::forget();

@@ -54,7 +54,6 @@ class HostileProblem {
       p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {1, 1, 1});
     }
     if (draw_() % 8 == 0) p.amax_o = TensorDesc::contiguous(DType::f32, {1, heads_q});
-    if (draw_() % 8 == 0) p.max_logit = TensorDesc::contiguous(DType::f32, {1, heads_q});
     if (draw_() % 8 == 0) p.amax_s = TensorDesc::contiguous(DType::f32, {batch, 1});
     if (size_of(out) == 1 && flag()) p.o_scale = TensorDesc::contiguous(DType::f32, {1, 1});
     p.causal = flag();
