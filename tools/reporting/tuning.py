@@ -8,6 +8,7 @@ from reporting.text import cell, table, us
 # docs/evidence: what each file is of.
 FILES = {"tuning-suites": "standard suites", "tuning-off-grid": "40 shapes off the grid",
          "tuning-off-grid-limited": "the same 40, told of {} SMs",
+         "tuning-few-queries": "60 shapes of few queries, off the grid",
          "tuning-cpu": "suite `cpu`, on a CPU"}
 GRID, LIMITED = "tuning-off-grid", "tuning-off-grid-limited"
 
