@@ -30,6 +30,7 @@ LIMITS = {
     ("docs/tuning.md",): 1200,
     ("docs/evolve.md",): 1800,
     ("docs/forward-sm90.md",): 2500,
+    ("docs/forward-sm90-options.md",): 500,
     ("docs/forward-sm80.md",): 1800,
     ("docs/forward-fp8.md",): 2500,
     ("docs/decode.md",): 2000,

@@ -293,7 +293,7 @@ class Pages(Tree):
         backward |= {"pass": "backward", "deterministic": True}
 
         def page(*cases):
-            for name, file in (("backward-gpu", backward), ("bench-serving", fixtures.bench(list(cases)))):
+            for name, file in (("backward-options", backward), ("bench-serving", fixtures.bench(list(cases)))):
                 (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(file))
             self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
             return " ".join(self.text("README.md").split())
