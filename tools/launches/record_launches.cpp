@@ -81,11 +81,18 @@ void add_shapes(std::vector<bench::Case>& all) {
   }
 }
 
-// Every compiled kernel of forward_sm80_throughput, and of those over pages: head dimensions and features.
+// Every compiled kernel of the throughput kernels, and of those over pages: head dimensions and features.
 std::vector<Problem> problems_of_head_dims() {
   std::vector<Problem> all;
-  for (const auto& [head_dim_qk, head_dim_v] :
-       {std::pair<int64_t, int64_t>{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
+  for (const auto& [head_dim_qk, head_dim_v] : {std::pair<int64_t, int64_t>{64, 64},
+                                                {80, 80},
+                                                {96, 96},
+                                                {112, 112},
+                                                {128, 128},
+                                                {160, 160},
+                                                {192, 128},
+                                                {192, 192},
+                                                {256, 256}}) {
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
       Problem dense;
       dense.q = dense.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
@@ -99,6 +106,9 @@ std::vector<Problem> problems_of_head_dims() {
         problem.softcap = 20;
         all.push_back(problem);
       }
+      Problem pairs = dense;
+      pairs.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 512, 512});
+      all.push_back(pairs);
       dense.dropout_p = 0.1F;
       dense.dropout_state = TensorDesc::contiguous(DType::i64, {2});
       all.push_back(dense);
@@ -164,7 +174,7 @@ struct BackwardCase {
 };
 
 // What a case has beyond the band: nothing, what changes scores, or gradients of it as well.
-enum class Extra { none, softcap, gradients };
+enum class Extra { none, softcap, mask, gradients };
 
 BackwardCase backward_case(DType dtype, int64_t head_dim, Extra extra, bool packed) {
   BackwardCase one;
@@ -179,6 +189,7 @@ BackwardCase backward_case(DType dtype, int64_t head_dim, Extra extra, bool pack
     p.lse = TensorDesc::contiguous(DType::f32, {1, 8, 512});
   }
   if (extra == Extra::softcap) p.softcap = 20;
+  if (extra == Extra::mask) p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 512, 512});
   if (extra == Extra::gradients) {
     p.bias = one.gradients.d_bias = TensorDesc::contiguous(DType::f32, {1, 8, 512, 512});
     p.sinks = one.gradients.d_sinks = TensorDesc::contiguous(DType::f32, {8});
@@ -195,8 +206,9 @@ std::vector<BackwardCase> backward_cases() {
   std::vector<BackwardCase> all;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const int64_t head_dim : {64, 128, 256}) {
-      for (const Extra extra : {Extra::none, Extra::softcap, Extra::gradients}) {
+      for (const Extra extra : {Extra::none, Extra::softcap, Extra::mask, Extra::gradients}) {
         for (const bool packed : {false, true}) {
+          if (packed && extra == Extra::mask) continue;  // no mask has the pairs of a packed batch
           all.push_back(backward_case(dtype, head_dim, extra, packed));
         }
       }
