@@ -132,9 +132,7 @@ def _execute(kind: int, frame: Any) -> None:
 def _execute_backward(kind: int, frame: Any) -> None:
     arrays, options, dropout = _given(kind, frame)
     asked = tuple(name for name in OPTIONAL_OUTPUTS if name in arrays)
-    options = options._replace(
-        out_dtype=None, return_lse=True, early_start=False, **NO_LARGEST
-    )
+    options = options._replace(out_dtype=None, return_lse=True, early_start=False, **NO_LARGEST)
     numbers = None if dropout is None else seeds(dropout)
     compute_backward(_backend, BackwardCall(arrays, asked, None, options, numbers))
 

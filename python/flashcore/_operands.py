@@ -1,4 +1,4 @@
-"""The tables of a call: the dtypes and dimensions of each array that it takes or returns, and its options.
+"""The tables of a call: dtypes and dimensions of each array that it takes or returns, and options.
 
 Read by the checks of dtypes, by the structs of _library.py, and by the transforms that map a call
 over a batch (_torch_vmap.py) or over devices (_jax_sharding.py).
@@ -91,6 +91,8 @@ OPERANDS = {
         ("seqlens", _I32, "B"),
     )
 }
+
+
 class Options(NamedTuple):
     """The keywords of `attention` that are not arrays, in the order of a plan's key."""
 

@@ -120,7 +120,8 @@ def fill_problem(problem: Problem, options: Options) -> None:
 def largest_of(options: Options) -> tuple[str, ...]:
     """Returns the names of the largest values that these options ask for."""
     asked = {name: flag(name, getattr(options, name)) for name in LARGEST_OF}
-    return tuple(output for name, outputs in LARGEST_OF.items() if asked[name] for output in outputs)
+    wanted = (outputs for name, outputs in LARGEST_OF.items() if asked[name])
+    return tuple(output for outputs in wanted for output in outputs)
 
 
 def options_on(device: tuple[int, int], threads: Any) -> PlanOptions:

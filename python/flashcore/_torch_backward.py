@@ -119,9 +119,7 @@ def _backward(d_out: Any, d_lse: Any, out: Any, lse: Any, *rest: Any) -> tuple[t
         arrays={name: x for name, x in arrays.items() if x is not None},
         asked=tuple(n for n, wanted in zip(OPTIONAL_OUTPUTS, asked, strict=True) if wanted),
         grad_dtype=None,
-        options=options._replace(
-            out_dtype=None, return_lse=True, early_start=False, **NO_LARGEST
-        ),
+        options=options._replace(out_dtype=None, return_lse=True, early_start=False, **NO_LARGEST),
         dropout=dropout,
     )
     nothing = tensors[0].new_empty

@@ -134,7 +134,11 @@ def two_levels(
     _check(heads.world, q, k, extras)
     dim = rows_at(q)
     of_q, of_kv = (shares(levels, of, layout) for of in lengths)
-    settings = {"layout": layout, "seqlens_q": lengths[0], "seqlens_kv": lengths[1]}
+    settings: dict[str, Any] = {
+        "layout": layout,
+        "seqlens_q": lengths[0],
+        "seqlens_kv": lengths[1],
+    }
     settings |= {name: x for name, x in options.items() if "seqlen" not in name}
     settings |= {"requires_grad": _needs_gradient(*arrays, *extras), **described(extras)}
     _agree(levels, {"q": q, "k": k, "v": v}, dim, settings, {"q": of_q, "k": of_kv})

@@ -20,8 +20,8 @@ OPTIONS_SCHEMA = (
     "bool causal, float? softmax_scale, float softcap, str alignment, SymInt causal_offset, "
     "SymInt window_left, SymInt window_right, float dropout_p, ScalarType? out_dtype, "
     f"bool return_lse, {', '.join(f'bool {name}' for name in LARGEST_OF)}, SymInt kv_scale_block, "
-    "SymInt max_seqlen_q, SymInt max_seqlen_kv, bool v_transposed, str? kernel, int threads, bool batch_invariant, "
-    "bool early_start, bool deterministic"
+    "SymInt max_seqlen_q, SymInt max_seqlen_kv, bool v_transposed, str? kernel, int threads, "
+    "bool batch_invariant, bool early_start, bool deterministic"
 )
 OPTIONS_COUNT = len(Options._fields) + 1
 _WINDOW = Options._fields.index("window")

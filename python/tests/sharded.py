@@ -81,8 +81,14 @@ def packed():
 
     def attend(q, k, starts):
         return flashcore.attention(
-            q, k, k, cu_seqlens_q=starts, cu_seqlens_kv=starts, causal=True,
-            return_amax=True, return_max_logit=True,
+            q,
+            k,
+            k,
+            cu_seqlens_q=starts,
+            cu_seqlens_kv=starts,
+            causal=True,
+            return_amax=True,
+            return_max_logit=True,
         )
 
     by_head = NamedSharding(mesh, P(None, "x"))

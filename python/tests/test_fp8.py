@@ -177,7 +177,13 @@ def test_torch_compiled_and_meta(name):
 
     def call(q, k, v, scale):
         return flashcore.attention(
-            q, k, v, k_scale=k_scale, o_scale=scale, return_lse=True, return_amax=True,
+            q,
+            k,
+            v,
+            k_scale=k_scale,
+            o_scale=scale,
+            return_lse=True,
+            return_amax=True,
             return_max_logit=True,
         )
 
