@@ -15,7 +15,8 @@ cd "$root"
 
 default_stages=(release example install python)
 # What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
-stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz fresh)
+stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz)
+long_stages=("${stages[@]}" fresh)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
 # address and fuzz sees its headers, for those are all that plans of CUDA kernels need.
 bare_stages=(bare python torch rust thread)
@@ -312,15 +313,15 @@ stage_fuzz() {
 run=${FLASHCORE_TEST_RUN:-default}
 chosen=("${default_stages[@]}")
 case ${1:-} in
-  --list) printf '%s\n' "${stages[@]}"; exit ;;
+  --list) printf '%s\n' "${long_stages[@]}"; exit ;;
   --all) run=all chosen=("${stages[@]}"); shift ;;
-  --long) run=long chosen=("${stages[@]}"); shift ;;
+  --long) run=long chosen=("${long_stages[@]}"); shift ;;
   -*) fail "$1: is no option, wanted --all, --long or --list" ;;
 esac
 if (($# > 0)); then
   chosen=("$@")
   for stage in "${chosen[@]}"; do
-    [[ " ${stages[*]} " == *" $stage "* ]] || fail "There is no stage $stage; there are: ${stages[*]}"
+    [[ " ${long_stages[*]} " == *" $stage "* ]] || fail "There is no stage $stage; there are: ${long_stages[*]}"
   done
 fi
 

@@ -32,7 +32,10 @@ inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __log2f(float x) { return std::log2(x); }
+// A GPU has one NaN, whatever the bits of the argument.
+inline float __log2f(float x) {
+  return x != x ? __uint_as_float(0x7fffffffU) : std::log2(x);
+}
 inline float __logf(float x) { return std::log(x); }
 // Sine and cosine of pi x.
 inline void sincospi(double x, double* sine, double* cosine) {

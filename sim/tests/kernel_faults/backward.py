@@ -36,8 +36,6 @@ HOPPER_DROPPED = ["run", "--backward",
                   *problem("backward_sm90:options", "--dtype bf16 --shape 1,1,200,128 --dropout 0.3")[1:]]
 HOPPER_SLOPED = ["run", "--backward", "--gradients", "dq,dk,dv",
                  *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,200,128 --with alibi_slopes")[1:]]
-HOPPER_BIASED = ["run", "--backward", "--gradients", "dq,dk,dv",
-                 *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,200,128 --with bias")[1:]]
 HOPPER_PAIRS_UNIT = "backward_sm90/throughput/bf16_config2_pairs.cu"
 HOPPER_PAIR_ROWS_UNIT = "backward_sm90/throughput/pair_rows.cu"
 HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90:wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
@@ -173,9 +171,6 @@ FAULTS = [
     Fault("pairs_bits_copied_over_those_in_use", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
         (SM90_BACKWARD + "pair_loader.cuh",
          "        ptx::mbarrier_wait(shared + S::kPairEmpty, (number - 1) % 2);\n", "")], "race"),
-    Fault("pairs_bits_not_expected", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
-        (SM90_BACKWARD + "pair_loader.cuh", "(has_bits ? kGroups * kGroupBytes : 0U)", "(has_bits ? 16U : 0U)")],
-          "race", more=True),
     Fault("pairs_bits_free_after_one_consumer", HOPPER_PAIRS_UNIT, HOPPER_MASKED, [
         (SM90_BACKWARD + "kernel.cuh", "S::kPairEmpty, kConsumers * kWarpgroupThreads)",
          "S::kPairEmpty, kWarpgroupThreads)")], "arrival out of phase", more=True),
@@ -194,9 +189,6 @@ FAULTS = [
     Fault("pairs_distance_of_the_other_key", HOPPER_PAIRS_UNIT, HOPPER_SLOPED, [
         (SM90_BACKWARD + "pairs.cuh", "S::pair_terms().offset - (lane_key(c) + 8 * slot)",
          "S::pair_terms().offset - lane_key(c)")], "check    FAILED", more=True),
-    Fault("pairs_bias_of_the_other_key", HOPPER_PAIRS_UNIT, HOPPER_BIASED, [
-        (SM90_BACKWARD + "pairs.cuh", "min(first_key + lane_key(c) + 8 * slot,", "min(first_key + lane_key(c),")],
-          "check    FAILED", more=True),
     Fault("wide_backward_weights_not_awaited", HOPPER_WIDE_UNIT, HOPPER_WIDE, [
         (HOPPER_WIDE_FOLDER + "keys.cuh",
          "    wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));\n", "")], "race"),

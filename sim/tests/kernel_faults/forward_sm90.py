@@ -15,7 +15,7 @@ TALL_AGAIN = problem("forward_sm90_throughput:192x128",
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 # Blocks of 112 keys, whose first half has 64; and head dimensions that end in a panel.
-ODD_UNIT = "forward_sm90/throughput/bf16_config14.cu"
+ODD_UNIT = "forward_sm90/throughput/bf16_config10.cu"
 ODD = problem("forward_sm90_throughput", "--dtype bf16 --shape 1,1,128,160 --seqlen-kv 300 --causal")
 # A chunk of a prompt over pages: several boxes per tile, several tiles of keys.
 PAGED = problem("forward_sm90_throughput:paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
@@ -32,7 +32,6 @@ PAGES, COPIES = THROUGHPUT + "page_copies.cuh", THROUGHPUT + "paged_producer.cuh
 PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
 # Options of pairs: several tiles of keys, and consumers that see different numbers of them.
 OPTIONS = "forward_sm90_throughput:options"
-BIAS = problem(OPTIONS, "--dtype bf16 --shape 1,2,128,128 --seqlen-kv 512 --with bias --causal")
 MASK = problem(OPTIONS, "--dtype bf16 --shape 1,2,128,128 --seqlen-kv 400 --with mask")
 ALIBI = problem(OPTIONS, "--dtype bf16 --shape 1,2,128,128 --seqlen-kv 600 --with alibi_slopes --causal")
 OPTIONS_UNIT = "forward_sm90/throughput/bf16_options1.cu"
@@ -130,16 +129,6 @@ FAULTS = [
         (THROUGHPUT + "exact_rows.cuh",
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
           "race", commit="a0568a6"),
-    Fault("bias_read_before_it_arrives", OPTIONS_UNIT, BIAS, [
-        (CO, "  ptx::mbarrier_wait_together(c.shared + S::kBiasFull + 8 * group, c.bias_at.parity());\n", "")],
-          "race"),
-    Fault("bias_slot_released_while_lanes_read_it", OPTIONS_UNIT, BIAS, [
-        (CO, "  __syncwarp();\n  if (c.lane() == 0) ptx::mbarrier_arrive(c.shared + S::kBiasEmpty",
-         "  if (c.lane() == 0) ptx::mbarrier_arrive(c.shared + S::kBiasEmpty")], "race"),
-    Fault("bias_copied_for_blocks_that_a_consumer_skips", OPTIONS_UNIT, BIAS, [
-        (THROUGHPUT + "producer.cuh",
-         "        if (block < task.seen[w].begin || block >= task.seen[w].end) continue;\n", "")],
-          "FAILED"),
     Fault("mask_of_the_next_word", OPTIONS_UNIT, MASK, [
         (THROUGHPUT + "options.cuh", "word[slot][n / 4] >> column", "word[slot][n / 8] >> column")],
           "FAILED"),
