@@ -33,9 +33,7 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 // A GPU has one NaN, whatever the bits of the argument.
-inline float __log2f(float x) {
-  return x != x ? __uint_as_float(0x7fffffffU) : std::log2(x);
-}
+inline float __log2f(float x) { return x != x ? __uint_as_float(0x7fffffffU) : std::log2(x); }
 inline float __logf(float x) { return std::log(x); }
 // Sine and cosine of pi x.
 inline void sincospi(double x, double* sine, double* cosine) {
