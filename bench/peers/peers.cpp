@@ -47,10 +47,7 @@ Status write_piece(const std::string& folder, std::string_view name,
 Status Peers::add_features(const Case& one, Json& request) {
   const Problem problem = to_problem(one);
   Random random = random_of_options();
-  for (const auto& [name, piece] : pieces_of_options(problem, random)) {
-    const TensorDesc& desc = name == "bias"   ? *problem.bias
-                             : name == "mask" ? *problem.mask
-                                              : *problem.alibi_slopes;
+  for (const auto& [name, desc, piece] : pieces_of_options(problem, random)) {
     FLASHCORE_RETURN_IF_ERROR(write_piece(folder_.path(), name, piece.bytes()));
     request[name] = {{"dtype", to_string(desc.dtype)},
                      {"shape", std::vector(desc.shape.begin(), desc.shape.begin() + desc.rank)}};

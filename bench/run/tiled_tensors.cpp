@@ -56,11 +56,8 @@ Status TiledTensors::add_tiled(const std::string& name, const TensorDesc& desc, 
 
 Status TiledTensors::add_features(const Problem& problem) {
   Random random = random_of_options();
-  for (auto& [name, piece] : pieces_of_options(problem, random)) {
-    const std::optional<TensorDesc>& desc = name == "bias"   ? problem.bias
-                                            : name == "mask" ? problem.mask
-                                                             : problem.alibi_slopes;
-    FLASHCORE_RETURN_IF_ERROR(add_tiled(name, *desc, std::move(piece)));
+  for (OptionPiece& one : pieces_of_options(problem, random)) {
+    FLASHCORE_RETURN_IF_ERROR(add_tiled(one.name, one.desc, std::move(one.piece)));
   }
   const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
     if (!desc) return Status();

@@ -34,9 +34,8 @@ void read_tiled(std::span<const std::byte> piece, int64_t begin, HostTensor& to)
   }
 }
 
-std::map<std::string, HostTensor, std::less<>> pieces_of_options(const Problem& problem,
-                                                                 Random& random) {
-  std::map<std::string, HostTensor, std::less<>> pieces;
+std::vector<OptionPiece> pieces_of_options(const Problem& problem, Random& random) {
+  std::vector<OptionPiece> pieces;
   const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
     if (!desc) return;
     const int64_t whole =
@@ -44,7 +43,7 @@ std::map<std::string, HostTensor, std::less<>> pieces_of_options(const Problem& 
     HostTensor piece(
         TensorDesc::contiguous(desc->dtype, {std::min(whole, TiledInputs::kPieceElements)}));
     piece.fill(draw);
-    pieces.emplace(name, std::move(piece));
+    pieces.push_back({name, *desc, std::move(piece)});
   };
   add("bias", problem.bias, [&] { return random.normal(); });
   add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; });

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/tensors/host_tensor.hpp"
 #include "bench/tensors/random.hpp"
@@ -39,9 +40,13 @@ class TiledInputs {
   std::map<std::string, HostTensor, std::less<>> pieces_;
 };
 
-// Pieces of the inputs bias, mask and alibi_slopes that a problem has; the same in another process.
-std::map<std::string, HostTensor, std::less<>> pieces_of_options(const Problem& problem,
-                                                                 Random& random);
+// The inputs bias, mask and alibi_slopes that a problem has, and their pieces; the same in another process.
+struct OptionPiece {
+  const char* name;
+  TensorDesc desc;  // of the whole
+  HostTensor piece;
+};
+std::vector<OptionPiece> pieces_of_options(const Problem& problem, Random& random);
 inline Random random_of_options() { return Random(4); }
 
 }  // namespace flashcore::bench

@@ -3,7 +3,7 @@
 
     off_grid.json          40 shapes of all kinds
     off_grid_decode.json   60 shapes of few queries: decode, speculation, short chunks
-    fit_decode.json        100 more, which the constants for few queries are fitted to
+    fit_decode.json        100 more, to fit the constants for few queries to
 
 None of the first two is in the recordings that src/tuning was fitted to, nor in a suite: lengths,
 heads and head dimensions are drawn, and shapes that occur there are skipped.

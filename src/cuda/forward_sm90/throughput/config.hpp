@@ -227,41 +227,13 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool featur
 
 // The tiles for options of pairs: biases, masks, ALiBi. Each consumer also has a slot for its rows of a tile of
 // biases.
+constexpr Config for_options(Config config, int q_slots) {
+  config.q_slots = q_slots;
+  config.plain = config.features = false;
+  return config;
+}
 inline constexpr std::array kOptionConfigs = {
-    Config{.head_dim_qk = 64,
-           .head_dim_v = 64,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 4,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = false,
-           .features = false},
-    Config{.head_dim_qk = 128,
-           .head_dim_v = 128,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 1,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = false,
-           .features = false},
-    Config{.head_dim_qk = 256,
-           .head_dim_v = 256,
-           .consumers = 2,
-           .block_kv = 64,
-           .q_slots = 1,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = false,
-           .features = false},
-};
+    for_options(kConfigs[3], 2), for_options(kConfigs[5], 1), for_options(kConfigs[7], 1)};
 
 // Returns an index into kOptionConfigs, or -1 if a head dimension is too large.
 constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
