@@ -20,6 +20,7 @@ if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Cl
 endif()
 option(FLASHCORE_WERROR "Warnings are errors, and so are ptxas's: spills, dropped fast paths"
   ${werror})
+option(FLASHCORE_HARDEN "Optimised builds check buffers and the stack, and their targets of calls" ON)
 set(FLASHCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize: address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -90,6 +91,25 @@ if(FLASHCORE_SANITIZE)
     target_compile_options(flashcore_warnings INTERFACE
       $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-maybe-uninitialized>)
   endif()
+endif()
+
+# Checks in what runs on the host, as distributions have them; scripts/check_hardening.py reads the result.
+if(FLASHCORE_HARDEN AND NOT FLASHCORE_SANITIZE AND NOT FLASHCORE_SIMULATOR)
+  include(CheckCXXCompilerFlag)
+  include(CheckPIESupported)
+  check_pie_supported()
+  set(flags "")
+  foreach(flag fstack-protector-strong fstack-clash-protection fcf-protection)
+    check_cxx_compiler_flag(-${flag} FLASHCORE_HAS_${flag})
+    if(FLASHCORE_HAS_${flag})
+      list(APPEND flags -${flag})
+    endif()
+  endforeach()
+  list(JOIN flags "," for_nvcc)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${flags}>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${for_nvcc}>")
+  # Fortified functions need an optimiser.
+  add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>")
+  add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
 endif()
 
 # Code that takes little of a program's run time: compile time is most of its cost.

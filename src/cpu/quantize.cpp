@@ -40,6 +40,7 @@ class QuantizeRun {
       : p_(problem),
         args_(args),
         threads_(threads),
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the caller has checked that kernels exist.
         kernels_(*kernels_of(target_for(false)).quantize),
         largest_number_(problem.out_dtype == DType::f8e4m3 ? kLargestE4M3 : kLargestE5M2),
         block_(problem.scale_blocks > 1 ? problem.scale_block : std::max<int64_t>(p_.rows, 1)) {
