@@ -15,8 +15,8 @@ cd "$root"
 
 default_stages=(release example install python)
 # What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
-stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz)
-long_stages=("${stages[@]}" fresh)
+stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz fresh)
+long_stages=("${stages[@]}" ggml)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
 # address and fuzz sees its headers, for those are all that plans of CUDA kernels need.
 bare_stages=(bare python torch rust thread)
@@ -167,6 +167,14 @@ stage_bare() {
   fi
   built build-bare flashcore flashcore_shared flashcore_command || return 0
   check scripts/check_install.sh build-bare
+}
+
+# llama.cpp with our backend for ggml.
+stage_ggml() {
+  configured build-bare -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=OFF -DFLASHCORE_CUDA=OFF || return 0
+  built build-bare flashcore flashcore_shared flashcore_command || return 0
+  quietly cmake --install build-bare --prefix build-ggml/flashcore
+  counted_by ggml scripts/ggml.sh build-ggml/flashcore build-ggml
 }
 
 # The README's two commands on a minimal system; in a whole long run without objects of other builds.

@@ -5,6 +5,7 @@
 
 #include "bench/io/tensor.hpp"
 #include "bench/text/numbers.hpp"
+#include "problem/operands.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
 #include "problem/transposed.hpp"
@@ -118,34 +119,12 @@ bool is_float(DType dtype) {
 }
 
 void ProblemOptions::declare(OptionSet& options) {
-  options.group("Tensors from files");
+  options.group("Tensors from files: a name in the file, or a .npy file");
   options.positional("file", file_, ".safetensors file with q, k, v and any other input by name");
-  for (const auto& [name, meaning] : {
-           std::pair{"q", "Queries: another name in the file, or a .npy file"},
-           {"k", "Keys: the same"},
-           {"v", "Values: the same"},
-           {"bias", "Added to the scores, [B|1, Hq|1, Sq|1, Skv|1]"},
-           {"mask", "Boolean, of the same shape: which pairs may attend"},
-           {"sinks", "One logit per head that joins the denominator, [Hq]"},
-           {"alibi_slopes", "ALiBi, [Hq] or [B|1, Hq]"},
-           {"q_scale", "Scale of an fp8 q, [B|1, Hq|1]"},
-           {"k_scale", "Scale of an fp8 k, [B|1, Hkv|1, blocks|1]"},
-           {"v_scale", "Scale of an fp8 v, [B|1, Hkv|1, blocks|1]"},
-           {"o_scale", "What an fp8 O is divided by, [B|1, Hq|1]"},
-           {"cu_seqlens_q", "Packed batch: where the queries of each sequence begin, [B + 1]"},
-           {"cu_seqlens_kv", "The same for the keys; q, k and v are then [total, H, D]"},
-           {"seqlens_q", "Number of queries in use, [B]"},
-           {"seqlens_kv", "Number of keys in use, [B]"},
-           {"causal_offsets", "With --alignment given: the offset of each sequence, [B]"},
-           {"page_table", "K and v are [pages, Hkv, page size, D]: pages of sequences, [B, pages]"},
-           {"kv_indptr", "The same as one list: where the pages of each sequence begin, [B + 1]"},
-           {"kv_indices", "The list of pages, [total pages]"},
-           {"kv_last_page_len", "Rows in use of the last page of each sequence, [B]"},
-           {"cache_leftpad", "Rows of the cache before the first key of each sequence, [B]"},
-           {"tree_mask",
-            "Bits of a speculative tree, [B|1, Sq, words]: which keys past the offset"},
-       }) {
-    options.text(option_name(name), chosen_[name], meaning, "NAME|NPY");
+  for (const auto& line : kOperands<Problem>) {
+    if (line.meaning.empty()) continue;
+    options.text(option_name(std::string(line.name)), chosen_[std::string(line.name)],
+                 fmt::format("{}, {}", line.meaning, line.written_shapes()), "NAME|NPY");
   }
   options.text("--without", without_, "Inputs of the file to leave out: bias,mask", "NAMES");
   options.choice("--layout", layout_, {"bhsd", "bshd"},

@@ -57,6 +57,24 @@ std::string DTypes::text() const {
   return names.empty() ? std::string(last) : fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
 
+std::string Shape::written() const {
+  std::string all;
+  for (size_t i = 0; i < static_cast<size_t>(rank); ++i) {
+    all += fmt::format("{}{}{}", i == 0 ? "" : ", ", kExtentNames[extents[i]],
+                       broadcast[i] ? "|1" : "");
+  }
+  return "[" + all + "]";
+}
+
+std::string Line::written_shapes() const {
+  std::string all;
+  for (const Shape& shape : shapes.all) {
+    if (shape.rank > 0 && shape.forms == 0) all += (all.empty() ? "" : " or ") + shape.written();
+  }
+  // Some operands are in calls of one form only.
+  return all.empty() ? shapes.all[0].written() : all;
+}
+
 Status check_type(const Line& line, const TensorDesc& tensor) {
   FLASHCORE_RETURN_IF_ERROR(check_dtype_value(line.name, tensor));
   if (line.types.has(tensor.dtype)) return {};

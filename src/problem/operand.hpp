@@ -82,6 +82,7 @@ struct Shape {
     write("]");
   }
   constexpr std::string_view text() const { return {characters.data(), length}; }
+  std::string written() const;  // with "|1"
 
  private:
   constexpr void write(std::string_view more) {
@@ -124,6 +125,10 @@ struct Line {
   Shapes shapes;
   std::string_view may_be =
       {};  // inputs that an output may be, with the same layout: "lse_a lse_b"
+  std::string_view meaning = {};  // of an input that a caller may give by name: the command's help
+
+  // The shapes of calls without special forms: "[B|1, Hq] or [Hq]".
+  std::string written_shapes() const;
 };
 
 // The structs of a call, by its problem: Arguments, and C's structs.
@@ -142,6 +147,12 @@ struct Operand : Line {
   void (*bind)(Arguments&, void*);
   const flashcore_tensor& (*of_c)(const CProblem&);
   void (*copy_data)(const CArguments&, Arguments&);
+
+  constexpr Operand means(std::string_view text) const {
+    Operand one = *this;
+    one.meaning = text;
+    return one;
+  }
 };
 
 // Makes the lines of a call from the members of its structs. Pointers say which operands are outputs, and the types of

@@ -67,32 +67,40 @@ inline constexpr Shapes kStarts = {"[B + 1]"}, kEntries = {"[B]"};
 
 #define FLASHCORE_PROBLEM(...) FLASHCORE_LINE(Problem, __VA_ARGS__)
 inline constexpr std::array kProblem = {
-    FLASHCORE_PROBLEM(q, kInputs, kQ),
-    FLASHCORE_PROBLEM(k, kInputs, kK),
-    FLASHCORE_PROBLEM(v, kInputs, kV),
+    FLASHCORE_PROBLEM(q, kInputs, kQ).means("Queries"),
+    FLASHCORE_PROBLEM(k, kInputs, kK).means("Keys"),
+    FLASHCORE_PROBLEM(v, kInputs, kV).means("Values"),
     FLASHCORE_PROBLEM(o, kFloats, kO),
     FLASHCORE_PROBLEM(lse, kExact, kLse),
-    FLASHCORE_PROBLEM(bias, kWide, kPairs),
-    FLASHCORE_PROBLEM(mask, {boolean}, kPairs),
-    FLASHCORE_PROBLEM(alibi_slopes, kSlopes),
-    FLASHCORE_PROBLEM(sinks, {"[Hq]"}),
-    FLASHCORE_PROBLEM(q_scale, kHeads),
-    FLASHCORE_PROBLEM(k_scale, kBlocks),
-    FLASHCORE_PROBLEM(v_scale, kBlocks),
-    FLASHCORE_PROBLEM(cu_seqlens_q, kStarts),
-    FLASHCORE_PROBLEM(cu_seqlens_kv, kStarts),
-    FLASHCORE_PROBLEM(seqlens_q, kEntries),
-    FLASHCORE_PROBLEM(seqlens_kv, kEntries),
-    FLASHCORE_PROBLEM(causal_offsets, kEntries),
+    FLASHCORE_PROBLEM(bias, kWide, kPairs).means("Added to the scores"),
+    FLASHCORE_PROBLEM(mask, {boolean}, kPairs).means("Boolean: which pairs may attend"),
+    FLASHCORE_PROBLEM(alibi_slopes, kSlopes).means("ALiBi"),
+    FLASHCORE_PROBLEM(sinks, {"[Hq]"}).means("One logit per head that joins the denominator"),
+    FLASHCORE_PROBLEM(q_scale, kHeads).means("Scale of an fp8 q"),
+    FLASHCORE_PROBLEM(k_scale, kBlocks).means("Scale of an fp8 k"),
+    FLASHCORE_PROBLEM(v_scale, kBlocks).means("Scale of an fp8 v"),
+    FLASHCORE_PROBLEM(cu_seqlens_q, kStarts)
+        .means("Packed batch: where the queries of each sequence begin"),
+    FLASHCORE_PROBLEM(cu_seqlens_kv, kStarts)
+        .means("The same for the keys; q, k and v are then [total, H, D]"),
+    FLASHCORE_PROBLEM(seqlens_q, kEntries).means("Number of queries in use"),
+    FLASHCORE_PROBLEM(seqlens_kv, kEntries).means("Number of keys in use"),
+    FLASHCORE_PROBLEM(causal_offsets, kEntries)
+        .means("With --alignment given: the offset of each sequence"),
     FLASHCORE_PROBLEM(dropout_state, {"[2]"}),
-    FLASHCORE_PROBLEM(page_table, {"[B, max_pages]"}),
-    FLASHCORE_PROBLEM(kv_indptr, kStarts),
-    FLASHCORE_PROBLEM(kv_indices, {"[total_pages]"}),
-    FLASHCORE_PROBLEM(kv_last_page_len, kEntries),
-    FLASHCORE_PROBLEM(cache_leftpad, kEntries),
+    FLASHCORE_PROBLEM(page_table, {"[B, max_pages]"})
+        .means("K and v are [pages, Hkv, page size, D]: pages of sequences"),
+    FLASHCORE_PROBLEM(kv_indptr, kStarts)
+        .means("The same as one list: where the pages of each sequence begin"),
+    FLASHCORE_PROBLEM(kv_indices, {"[total_pages]"}).means("The list of pages"),
+    FLASHCORE_PROBLEM(kv_last_page_len, kEntries)
+        .means("Rows in use of the last page of each sequence"),
+    FLASHCORE_PROBLEM(cache_leftpad, kEntries)
+        .means("Rows of the cache before the first key of each sequence"),
     FLASHCORE_PROBLEM(page_status, {"[1]"}),
-    FLASHCORE_PROBLEM(tree_mask, {{kPacked, "[total_q, words]"}, "[B|1, Sq, words]"}),
-    FLASHCORE_PROBLEM(o_scale, kHeads),
+    FLASHCORE_PROBLEM(tree_mask, {{kPacked, "[total_q, words]"}, "[B|1, Sq, words]"})
+        .means("Bits of a speculative tree: which keys past the offset"),
+    FLASHCORE_PROBLEM(o_scale, kHeads).means("What an fp8 O is divided by"),
     FLASHCORE_PROBLEM(amax_o, kHeads),
     FLASHCORE_PROBLEM(amax_s, kHeads),
     FLASHCORE_PROBLEM(max_logit, kHeads),
