@@ -102,7 +102,11 @@ void* function_named(ggml_backend_reg_t, const char* name) {
 }  // namespace flashcore::ggml
 
 // ggml looks for this name (GGML_BACKEND_PATH).
-extern "C" GGML_BACKEND_API ggml_backend_reg_t ggml_backend_init() {
+extern "C" {
+GGML_BACKEND_API ggml_backend_reg_t ggml_backend_init(void);
+}
+
+ggml_backend_reg_t ggml_backend_init() {
   using namespace flashcore::ggml;
   static ggml_backend_reg registry = [] {
     ggml_backend_reg_i face = {};
