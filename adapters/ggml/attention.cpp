@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace flashcore::ggml {
@@ -31,10 +32,14 @@ Parameters parameters_of(const ggml_tensor& op) {
 
 std::optional<DType> dtype_of(ggml_type type) {
   switch (type) {
-    case GGML_TYPE_F32: return DType::f32;
-    case GGML_TYPE_F16: return DType::f16;
-    case GGML_TYPE_BF16: return DType::bf16;
-    default: return std::nullopt;
+    case GGML_TYPE_F32:
+      return DType::f32;
+    case GGML_TYPE_F16:
+      return DType::f16;
+    case GGML_TYPE_BF16:
+      return DType::bf16;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -75,8 +80,9 @@ T* room(std::vector<std::byte>& memory, int64_t elements) {
 
 // Rows that ggml would read as they are: numbers of one type without gaps, of whole blocks.
 bool has_plain_rows(const ggml_tensor& tensor) {
-  return tensor.nb[0] == ggml_type_size(tensor.type) && tensor.ne[0] % ggml_blck_size(tensor.type) == 0 &&
-         tensor.nb[1] % tensor.nb[0] == 0 && tensor.nb[2] % tensor.nb[0] == 0 && tensor.nb[3] % tensor.nb[0] == 0;
+  return tensor.nb[0] == ggml_type_size(tensor.type) &&
+         tensor.ne[0] % ggml_blck_size(tensor.type) == 0 && tensor.nb[1] % tensor.nb[0] == 0 &&
+         tensor.nb[2] % tensor.nb[0] == 0 && tensor.nb[3] % tensor.nb[0] == 0;
 }
 
 // Whether ggml's rules for the operation hold, in the forms that FlashCore knows.
@@ -84,10 +90,13 @@ bool is_well_formed(const Tensors& t, const Parameters& parameters) {
   if (t.q.type != GGML_TYPE_F32 || t.o.type != GGML_TYPE_F32) return false;
   if (!can_be_converted(t.k.type) || !can_be_converted(t.v.type)) return false;
   if (!has_plain_rows(t.q) || !has_plain_rows(t.k) || !has_plain_rows(t.v)) return false;
-  if (t.k.ne[2] != t.v.ne[2] || t.k.ne[1] != t.v.ne[1] || t.k.ne[2] == 0 || t.q.ne[2] % t.k.ne[2] != 0) return false;
+  if (t.k.ne[2] != t.v.ne[2] || t.k.ne[1] != t.v.ne[1] || t.k.ne[2] == 0 ||
+      t.q.ne[2] % t.k.ne[2] != 0)
+    return false;
   if (t.k.ne[3] != t.q.ne[3] || t.v.ne[3] != t.q.ne[3] || !ggml_is_contiguous(&t.o)) return false;
   if (parameters.max_bias > 0 && t.mask == nullptr) return false;
-  if (t.sinks != nullptr && (t.sinks->type != GGML_TYPE_F32 || !ggml_is_contiguous(t.sinks))) return false;
+  if (t.sinks != nullptr && (t.sinks->type != GGML_TYPE_F32 || !ggml_is_contiguous(t.sinks)))
+    return false;
   return t.mask == nullptr ||
          (t.mask->type == GGML_TYPE_F16 && has_plain_rows(*t.mask) && t.mask->ne[0] == t.k.ne[1] &&
           t.mask->ne[1] >= t.q.ne[1] && (t.mask->ne[2] == 1 || t.mask->ne[2] == t.q.ne[2]) &&
@@ -96,9 +105,12 @@ bool is_well_formed(const Tensors& t, const Parameters& parameters) {
 
 // ALiBi's slope of a head, as the paper has them for any number of heads (Press et al. 2022).
 float slope_of(float max_bias, int64_t head, int64_t heads) {
-  const int64_t power = int64_t{1} << static_cast<int>(std::floor(std::log2(static_cast<double>(heads))));
-  const double step = head < power ? static_cast<double>(head + 1) : static_cast<double>(head - power) + 0.5;
-  return static_cast<float>(std::exp2(-static_cast<double>(max_bias) * step / static_cast<double>(power)));
+  const int64_t power = int64_t{1}
+                        << static_cast<int>(std::floor(std::log2(static_cast<double>(heads))));
+  const double step =
+      head < power ? static_cast<double>(head + 1) : static_cast<double>(head - power) + 0.5;
+  return static_cast<float>(
+      std::exp2(-static_cast<double>(max_bias) * step / static_cast<double>(power)));
 }
 
 }  // namespace
@@ -125,7 +137,8 @@ const Method* Attention::method_of(const ggml_tensor& op) {
       key.push_back(static_cast<int64_t>(one->nb[n]));
     }
   }
-  for (const int32_t word : {op.op_params[0], op.op_params[1], op.op_params[2]}) key.push_back(word);
+  for (const int32_t word : {op.op_params[0], op.op_params[1], op.op_params[2]})
+    key.push_back(word);
   if (const auto found = methods_.find(key); found != methods_.end()) {
     return found->second ? &*found->second : nullptr;
   }
@@ -151,7 +164,8 @@ const Method* Attention::method_of(const ggml_tensor& op) {
     const int64_t at_once = by_head ? 1 : t.group();
     for (TensorDesc* const one : {&problem.q, &problem.o}) *one = some_heads(*one, at_once);
     for (TensorDesc* const one : {&problem.k, &problem.v}) *one = some_heads(*one, 1);
-    if (problem.bias) *problem.bias = some_heads(*problem.bias, problem.bias->shape[1] == 1 ? 1 : at_once);
+    if (problem.bias)
+      *problem.bias = some_heads(*problem.bias, problem.bias->shape[1] == 1 ? 1 : at_once);
   }
   if (t.sinks != nullptr) problem.sinks = TensorDesc::contiguous(DType::f32, {problem.q.shape[1]});
   problem.softmax_scale = parameters.scale;
@@ -170,8 +184,11 @@ bool Attention::supports(const ggml_tensor& op) {
 }
 
 Status Attention::run_plan(const Plan& plan, const Arguments& arguments) {
-  return plan.run(arguments, room<std::byte>(workspace_, static_cast<int64_t>(plan.workspace_bytes())),
-                  workspace_.size());
+  constexpr size_t kAlignment = 256;  // of a workspace
+  size_t space = plan.workspace_bytes() + kAlignment;
+  void* aligned = room<std::byte>(workspace_, static_cast<int64_t>(space));
+  std::align(kAlignment, plan.workspace_bytes(), aligned, space);
+  return plan.run(arguments, aligned, space);
 }
 
 Status Attention::run_at_once(const ggml_tensor& op, const Method& method) {
@@ -189,7 +206,8 @@ Status Attention::run_by_head(const ggml_tensor& op, const Method& method) {
   const int64_t heads = t.q.ne[2], rows = t.q.ne[1], keys = t.k.ne[1];
   const int64_t at_once = method.by_head ? 1 : t.group();
   const int threads = threads_ > 0 ? threads_ : 1;
-  const auto converted = [&](std::vector<std::byte>& memory, const ggml_tensor& tensor, int64_t b, int64_t h) {
+  const auto converted = [&](std::vector<std::byte>& memory, const ggml_tensor& tensor, int64_t b,
+                             int64_t h) {
     float* const to = room<float>(memory, keys * tensor.ne[0]);
     const ggml_to_float_t convert = ggml_get_type_traits(tensor.type)->to_float;
 #pragma omp parallel for num_threads(threads)
@@ -197,7 +215,8 @@ Status Attention::run_by_head(const ggml_tensor& op, const Method& method) {
       if (convert != nullptr) {
         convert(row_of(tensor, b, h, s), to + s * tensor.ne[0], tensor.ne[0]);
       } else {
-        std::memcpy(to + s * tensor.ne[0], row_of(tensor, b, h, s), static_cast<size_t>(tensor.ne[0]) * sizeof(float));
+        std::memcpy(to + s * tensor.ne[0], row_of(tensor, b, h, s),
+                    static_cast<size_t>(tensor.ne[0]) * sizeof(float));
       }
     }
     return static_cast<const void*>(to);
@@ -213,11 +232,15 @@ Status Attention::run_by_head(const ggml_tensor& op, const Method& method) {
         arguments.k = converted(k_, t.k, b, shared);
         arguments.v = converted(v_, t.v, b, shared);
       }
-      const auto* const own_q = q_.data() + static_cast<size_t>((b * heads + h) * rows * t.q.ne[0]) * 2;
-      arguments.q = method.keys == DType::f32 ? static_cast<const void*>(row_of(t.q, b, h, 0)) : own_q;
-      arguments.o = static_cast<char*>(t.o.data) + static_cast<size_t>(b) * t.o.nb[3] + static_cast<size_t>(h) * t.o.nb[1];
+      const auto* const own_q =
+          q_.data() + static_cast<size_t>((b * heads + h) * rows * t.q.ne[0]) * 2;
+      arguments.q =
+          method.keys == DType::f32 ? static_cast<const void*>(row_of(t.q, b, h, 0)) : own_q;
+      arguments.o = static_cast<char*>(t.o.data) + static_cast<size_t>(b) * t.o.nb[3] +
+                    static_cast<size_t>(h) * t.o.nb[1];
       if (t.sinks != nullptr) arguments.sinks = static_cast<const float*>(t.sinks->data) + h;
-      if (t.mask != nullptr) arguments.bias = row_of(*t.mask, b % t.mask->ne[3], h % t.mask->ne[2], 0);
+      if (t.mask != nullptr)
+        arguments.bias = row_of(*t.mask, b % t.mask->ne[3], h % t.mask->ne[2], 0);
       if (method.by_head) {
         const float slope = slope_of(parameters.max_bias, h, heads);
         float* const bias = room<float>(bias_, rows * keys);
@@ -261,7 +284,8 @@ Status Attention::run(const ggml_tensor& op) {
       }
     }
   }
-  return method->converts_kv || method->by_head ? run_by_head(op, *method) : run_at_once(op, *method);
+  return method->converts_kv || method->by_head ? run_by_head(op, *method)
+                                                : run_at_once(op, *method);
 }
 
 }  // namespace flashcore::ggml

@@ -20,9 +20,9 @@ namespace flashcore::ggml {
 // How one operation is computed, whatever its tensors hold.
 struct Method {
   Plan plan;
-  DType keys = DType::f32;    // the type of q, k and v in the problem
-  bool converts_kv = false;   // k and v are converted to f32, for one head of theirs after the other
-  bool by_head = false;       // slopes: a bias for one head after the other
+  DType keys = DType::f32;   // the type of q, k and v in the problem
+  bool converts_kv = false;  // k and v are converted to f32, for one head of theirs after the other
+  bool by_head = false;      // slopes: a bias for one head after the other
 };
 
 class Attention {

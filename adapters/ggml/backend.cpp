@@ -13,11 +13,13 @@ namespace {
 constexpr const char* kName = "FlashCore";
 
 bool needs_no_work(ggml_op op) {
-  return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE ||
-         op == GGML_OP_TRANSPOSE;
+  return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW ||
+         op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-Attention& attention_of(ggml_backend_t backend) { return *static_cast<Attention*>(backend->context); }
+Attention& attention_of(ggml_backend_t backend) {
+  return *static_cast<Attention*>(backend->context);
+}
 
 const char* name_of_backend(ggml_backend_t) { return kName; }
 
@@ -34,18 +36,22 @@ ggml_status compute_graph(ggml_backend_t backend, ggml_cgraph* graph) {
     const Status status = attention_of(backend).run(node);
     if (!status.ok()) {
       GGML_LOG_ERROR("%s: %s\n", kName, status.message().c_str());
-      return status.code() == StatusCode::out_of_memory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+      return status.code() == StatusCode::out_of_memory ? GGML_STATUS_ALLOC_FAILED
+                                                        : GGML_STATUS_FAILED;
     }
   }
   return GGML_STATUS_SUCCESS;
 }
 
 ggml_guid_t guid() {
-  static ggml_guid one = {0x66, 0x6c, 0x61, 0x73, 0x68, 0x63, 0x6f, 0x72, 0x65, 0x2d, 0x67, 0x67, 0x6d, 0x6c, 0x00, 0x01};
+  static ggml_guid one = {0x66, 0x6c, 0x61, 0x73, 0x68, 0x63, 0x6f, 0x72,
+                          0x65, 0x2d, 0x67, 0x67, 0x6d, 0x6c, 0x00, 0x01};
   return &one;
 }
 
-void set_threads(ggml_backend_t backend, int threads) { attention_of(backend).set_threads(threads); }
+void set_threads(ggml_backend_t backend, int threads) {
+  attention_of(backend).set_threads(threads);
+}
 
 ggml_backend_t make_backend(ggml_backend_dev_t device, const char*) {
   ggml_backend_i face = {};
@@ -57,7 +63,8 @@ ggml_backend_t make_backend(ggml_backend_dev_t device, const char*) {
 
 bool supports_operation(ggml_backend_dev_t device, const ggml_tensor* op) {
   if (needs_no_work(op->op)) return true;
-  return op->op == GGML_OP_FLASH_ATTN_EXT && static_cast<Attention*>(device->context)->supports(*op);
+  return op->op == GGML_OP_FLASH_ATTN_EXT &&
+         static_cast<Attention*>(device->context)->supports(*op);
 }
 
 void describe_device(ggml_backend_dev_t, ggml_backend_dev_props* properties) {
@@ -69,7 +76,9 @@ void describe_device(ggml_backend_dev_t, ggml_backend_dev_props* properties) {
   properties->caps.mmap_support = true;
 }
 
-ggml_backend_buffer_type_t host_memory(ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); }
+ggml_backend_buffer_type_t host_memory(ggml_backend_dev_t) {
+  return ggml_backend_cpu_buffer_type();
+}
 
 ggml_backend_dev_t device_of(ggml_backend_reg_t registry, size_t) {
   static Attention plans;  // answers which operations are supported
@@ -95,7 +104,9 @@ ggml_backend_dev_t device_of(ggml_backend_reg_t registry, size_t) {
 }
 
 void* function_named(ggml_backend_reg_t, const char* name) {
-  return std::string_view(name) == "ggml_backend_set_n_threads" ? reinterpret_cast<void*>(set_threads) : nullptr;
+  return std::string_view(name) == "ggml_backend_set_n_threads"
+             ? reinterpret_cast<void*>(set_threads)
+             : nullptr;
 }
 
 }  // namespace
