@@ -24,7 +24,7 @@ if [[ ! -f $llama/build/made ]]; then
     --no-build-isolation --no-binary :all: --dest "$environment" "llama-cpp-python==$version" ||
     { say "Not run: the source of llama-cpp-python $version could not be had."; exit 77; }
   tar -x -C "$environment" -f "$environment/llama_cpp_python-$version.tar.gz"
-  quietly cmake -S "$llama" -B "$llama/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+  quietly cmake -S "$llama" -B "$llama/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_CPU_ALL_VARIANTS=ON \
     -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=ON -DLLAMA_BUILD_SERVER=OFF \
     -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   quietly cmake --build "$llama/build" -j "$(job_count)" \
@@ -56,11 +56,11 @@ failed=$((failed + bad))
 model=$directory/model.gguf
 "$python" adapters/ggml/random_model.py "$llama/gguf-py" "$model"
 threads=$(nproc)
-own=(-m "$model" -t "$threads" -fa on)
+own=(-m "$model" -t "$threads" -fa on -v)
 check() {
   if (($1 == 0)); then passed=$((passed + 1)); else failed=$((failed + 1)); say "FAILED: $2"; fi
 }
-uses_flashcore() { grep -q 'FlashCore' "$1"; }
+uses_flashcore() { grep -q 'FlashCore: computes attention' "$1"; }
 for types in 'f16 f16' 'bf16 bf16' 'q8_0 q8_0' 'q4_0 q4_0'; do
   read -r k v <<<"$types"
   cache=(-ctk "$k" -ctv "$v")
@@ -71,15 +71,23 @@ for types in 'f16 f16' 'bf16 bf16' 'q8_0 q8_0' 'q4_0 q4_0'; do
   divergence=$(sed -nE 's/^Mean +KLD: +(-?[0-9.]+).*/\1/p' "$directory/ours.txt")
   same=$(sed -nE 's/^Same top p: +([0-9.]+).*/\1/p' "$directory/ours.txt")
   say "model, cache $k: mean KL divergence ${divergence:-none}, same most likely token ${same:-none}%"
-  awk -v d="${divergence:-9}" -v s="${same:-0}" 'BEGIN {exit !(d < 1e-4 && s > 99)}' && status=0 || status=1
+  status=0
+  awk -v d="${divergence:-9}" -v s="${same:-0}" 'BEGIN {exit !(d < 1e-4 && s > 99)}' &&
+    uses_flashcore "$directory/ours.txt" || status=1
   check "$status" "the model's logits with a cache of $k: $directory/ours.txt"
 done
-generate=("${own[@]}" -no-cnv --no-warmup --temp 0 -n 64 -c 4096 -p "One meaning, one place." --no-display-prompt)
+# llama.cpp may lose the end of its output when it exits (its issue 22142): what both have must be equal.
+generate=("${own[@]}" -no-cnv --no-warmup --temp 0 -n 96 -c 4096 -p "One meaning, one place." --no-display-prompt)
 "$bin/llama-completion" "${generate[@]}" >"$directory/own_tokens" 2>"$directory/own.txt" || true
 GGML_BACKEND_PATH=$plugin "$bin/llama-completion" "${generate[@]}" >"$directory/tokens" 2>"$directory/ours.txt" || true
+shorter=$(cat "$directory/own_tokens" "$directory/tokens" | wc -c)
+for file in own_tokens tokens; do
+  size=$(wc -c <"$directory/$file")
+  shorter=$((size < shorter ? size : shorter))
+done
 status=0
-[[ -s $directory/tokens ]] && cmp -s "$directory/own_tokens" "$directory/tokens" && uses_flashcore "$directory/ours.txt" ||
-  status=1
+((shorter >= 48)) && cmp -s -n "$shorter" "$directory/own_tokens" "$directory/tokens" &&
+  uses_flashcore "$directory/ours.txt" || status=1
 check "$status" "the model's generated tokens: $directory/tokens"
 
 if [[ ${FLASHCORE_GGML_BENCH:-} == 1 ]]; then

@@ -264,6 +264,7 @@ Status Attention::run(const ggml_tensor& op) {
   const std::lock_guard lock(mutex_);
   const Method* const method = method_of(op);
   if (method == nullptr) return Status(StatusCode::unsupported, "this attention has no kernel");
+  ++runs_;
   const Tensors t(op);
   if (method->keys != DType::f32) {  // q in the type of k, as ggml's own kernel has it
     const int64_t columns = t.q.ne[0], rows = t.q.ne[1], heads = t.q.ne[2];

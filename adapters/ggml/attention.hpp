@@ -33,6 +33,7 @@ class Attention {
   bool supports(const ggml_tensor& op);
   // Computes it.
   Status run(const ggml_tensor& op);
+  int64_t runs() const { return runs_; }
 
  private:
   using Key = std::vector<int64_t>;
@@ -44,6 +45,7 @@ class Attention {
 
   std::mutex mutex_;
   int threads_ = 0;  // 0: all
+  int64_t runs_ = 0;
   std::map<Key, std::optional<Method>> methods_;
   // Memory that operations use one after the other.
   std::vector<std::byte> workspace_, q_, k_, v_, bias_;

@@ -29,6 +29,7 @@ void free_backend(ggml_backend_t backend) {
 }
 
 ggml_status compute_graph(ggml_backend_t backend, ggml_cgraph* graph) {
+  const bool is_first = attention_of(backend).runs() == 0;
   for (int n = 0; n < graph->n_nodes; ++n) {
     const ggml_tensor& node = *graph->nodes[n];
     if (needs_no_work(node.op) || (node.flags & GGML_TENSOR_FLAG_COMPUTE) == 0) continue;
@@ -40,6 +41,8 @@ ggml_status compute_graph(ggml_backend_t backend, ggml_cgraph* graph) {
                                                         : GGML_STATUS_FAILED;
     }
   }
+  if (is_first && attention_of(backend).runs() > 0)
+    GGML_LOG_DEBUG("%s: computes attention\n", kName);
   return GGML_STATUS_SUCCESS;
 }
 

@@ -39,21 +39,21 @@ def main():
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
 
-    def add(name, *shape):
+    def add(name, *shape, times=1.0):
         if len(shape) == 1:
             values = np.ones(shape, np.float32)
         else:
-            values = random.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
+            values = random.normal(0, times * shape[-1] ** -0.5, shape).astype(np.float32)
         writer.add_tensor(f"{name}.weight", values)
 
     add("token_embd", len(tokens), width)
     for layer in range(layers):
         block = f"blk.{layer}"
         add(f"{block}.attn_norm", width)
-        # Large queries and keys: scores that matter.
-        add(f"{block}.attn_q", heads * head_dim, width)
-        add(f"{block}.attn_k", heads_kv * head_dim, width)
-        add(f"{block}.attn_v", heads_kv * head_dim, width)
+        # Large ones: few keys count for a query, and what they give counts for its token.
+        add(f"{block}.attn_q", heads * head_dim, width, times=2)
+        add(f"{block}.attn_k", heads_kv * head_dim, width, times=2)
+        add(f"{block}.attn_v", heads_kv * head_dim, width, times=4)
         add(f"{block}.attn_output", width, heads * head_dim)
         add(f"{block}.ffn_norm", width)
         add(f"{block}.ffn_gate", inner, width)
