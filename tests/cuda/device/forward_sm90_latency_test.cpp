@@ -12,20 +12,17 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
-#include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
 #include "bench/cases/random_problem.hpp"
-#include "bench/device/device_memory.hpp"
 #include "bench/device/execution.hpp"
 #include "bench/gate/gates.hpp"
 #include "flashcore/flashcore.hpp"
-#include "plan/table.hpp"
 #include "problem/problem.hpp"
+#include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
 
 namespace flashcore {
@@ -44,9 +41,7 @@ const Variant kAmpere{"forward_sm80_latency"};
 const Device kGpu = first_gpu();
 
 PlanOptions options(const Variant& variant = kHopper) {
-  PlanOptions chosen;
-  chosen.device = kGpu;
-  chosen.kernel = variant.kernel;
+  PlanOptions chosen = on_gpu(variant.kernel);
   chosen.batch_invariant = variant.batch_invariant;
   return chosen;
 }
@@ -54,12 +49,9 @@ PlanOptions options(const Variant& variant = kHopper) {
 class ForwardSmall : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    const bool hopper = GetParam().kernel != kAmpere.kernel;
-    for (const DeviceInfo& device : devices()) {
-      if (device.device.kind != kGpu.kind || device.device.index != kGpu.index) continue;
-      if (hopper ? device.compute_capability == 90 : device.compute_capability >= 80) return;
+    if (!runs_here(GetParam().kernel)) {
+      GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
     }
-    GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
   }
 };
 class ForwardSm90Latency : public ForwardSmall {};
@@ -349,35 +341,13 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
     if (device.device.kind == kGpu.kind) context.device = device;
   }
   context.device.shared_memory_per_block = shared_memory;
-  Result<std::unique_ptr<bench::DeviceMemory>> memory = bench::device_memory(kGpu);
-  if (!memory.ok()) return memory.status().message();
-  std::map<std::string, void*, std::less<>> copies;
-  for (auto& [tensor_name, tensor] : host.tensors) {
-    if (bench::is_output(tensor_name)) tensor.poison();
-    const Result<void*> copy = (*memory)->allocate(tensor.memory().size());
-    if (!copy.ok()) return copy.status().message();
-    if (const Status status = (*memory)->copy_in(*copy, tensor.memory()); !status.ok()) {
-      return status.message();
-    }
-    copies.emplace(tensor_name, *copy);
-  }
-  const Arguments args = bench::bind(host.problem, [&](std::string_view tensor) -> void* {
-    return static_cast<std::byte*>(copies.find(tensor)->second) + host.at(tensor).origin();
-  });
-  for (const flashcore::Variant& kernel : variants()) {
-    if (kernel.name != name) continue;
-    const Result<PlannedKernel> planned = kernel.plan(*resolved, context);
-    if (!planned.ok()) return planned.status().message();
-    if (const Status status = planned->run(args, {}, Stream{}); !status.ok()) {
-      return status.message();
-    }
-  }
-  if (const Status status = (*memory)->synchronise(); !status.ok()) return status.message();
-  for (auto& [tensor_name, tensor] : host.tensors) {
-    if (!bench::is_output(tensor_name)) continue;
-    const Status status = (*memory)->copy_out(tensor.memory(), copies.find(tensor_name)->second);
-    if (!status.ok()) return status.message();
-  }
+  bench::poison_outputs(host);
+  const DeviceTensors tensors(host);
+  const Result<PlannedKernel> planned = find_variant(name)->plan(*resolved, context);
+  if (!planned.ok()) return planned.status().message();
+  const Status status = planned->run(tensors.arguments(host), {}, Stream{});
+  if (!status.ok()) return status.message();
+  tensors.download_outputs(host);
   return bench::judge(host, reference).failure;
 }
 
@@ -416,23 +386,22 @@ TEST_P(ForwardEarly, EarlyStartsChangeNothing) {
       ASSERT_EQ(cudaMemcpy(to, host.at(name).data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
     };
     copy_in(tensors[0], "k"), copy_in(tensors[1], "v"), copy_in(tensors[2], "q");
-    cudaStream_t stream = nullptr;
-    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const OwnStream stream;
     for (int run = 0; run < kRuns; ++run) {
       Arguments args;
       args.k = tensors[0], args.v = tensors[1];
       args.q = tensors[2 + run % 2], args.o = tensors[2 + (run + 1) % 2];
       args.lse = tensors[4];
-      const Status status = plan->run(args, nullptr, 0, Stream{stream});
+      const Status status = plan->run(args, nullptr, 0, Stream{stream.get()});
       ASSERT_TRUE(status.ok()) << status.message();
     }
-    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     std::vector<uint16_t>& result = results[early ? 1 : 0];
     result.resize(bytes / 2);
     ASSERT_EQ(cudaMemcpy(result.data(), tensors[2 + kRuns % 2], bytes, cudaMemcpyDeviceToHost),
               cudaSuccess);
     for (void* tensor : tensors) (void)cudaFree(tensor);
-    (void)cudaStreamDestroy(stream);
   }
   EXPECT_EQ(results[0], results[1]);
 }

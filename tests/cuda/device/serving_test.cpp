@@ -44,66 +44,14 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 const Device kGpu = first_gpu();
 
-PlanOptions on_gpu() {
-  PlanOptions options;
-  options.device = kGpu;
-  return options;
-}
-
-// Copies of tensors in the GPU's memory.
-class OnDevice {
- public:
-  explicit OnDevice(const std::map<std::string, HostTensor>& tensors) {
-    for (const auto& [name, tensor] : tensors) {
-      void*& copy = copies_[name];
-      const size_t bytes = tensor.memory().size();
-      EXPECT_EQ(cudaMalloc(&copy, std::max<size_t>(bytes, 1)), cudaSuccess);
-      EXPECT_EQ(cudaMemcpy(copy, tensor.memory().data(), bytes, cudaMemcpyHostToDevice),
-                cudaSuccess);
-    }
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() {
-    for (const auto& [name, copy] : copies_) cudaFree(copy);
-  }
-
-  // Where a pointer into a host tensor's memory points to in its copy.
-  template <class T>
-  T* there(const std::map<std::string, HostTensor>& tensors, T* pointer) const {
-    for (const auto& [name, tensor] : tensors) {
-      const auto memory = tensor.memory();
-      const auto* const byte = reinterpret_cast<const std::byte*>(pointer);
-      if (byte < memory.data() || byte > memory.data() + memory.size()) continue;
-      return reinterpret_cast<T*>(static_cast<std::byte*>(copies_.at(name)) +
-                                  (byte - memory.data()));
-    }
-    return nullptr;
-  }
-
-  // Waits for the GPU.
-  void download(std::map<std::string, HostTensor>& tensors) const {
-    const cudaError_t error = cudaDeviceSynchronize();
-    ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
-    for (auto& [name, tensor] : tensors) {
-      ASSERT_EQ(cudaMemcpy(tensor.memory().data(), copies_.at(name), tensor.memory().size(),
-                           cudaMemcpyDeviceToHost),
-                cudaSuccess);
-    }
-  }
-
- private:
-  std::map<std::string, void*> copies_;
-};
-
-MergeArguments moved(const OnDevice& device, MergeCase& one) {
+MergeArguments moved(const DeviceTensors& device, MergeCase& one) {
   MergeArguments args = one.arguments();
   const auto move = [&](auto*& pointer) { pointer = device.there(one.tensors, pointer); };
   move(args.o_a), move(args.o_b), move(args.lse_a), move(args.lse_b), move(args.o), move(args.lse);
   return args;
 }
 
-AppendArguments moved(const OnDevice& device, AppendCase& one) {
+AppendArguments moved(const DeviceTensors& device, AppendCase& one) {
   AppendArguments args = one.arguments();
   const auto move = [&](auto*&... pointers) {
     ((pointers = device.there(one.tensors, pointers)), ...);
@@ -116,16 +64,16 @@ AppendArguments moved(const OnDevice& device, AppendCase& one) {
 }
 
 Status merge_on_gpu(MergeCase& one) {
-  const OnDevice device(one.tensors);
-  const Status status = merge(one.what, moved(device, one), on_gpu());
-  if (status.ok()) device.download(one.tensors);
+  const DeviceTensors device(one.tensors);
+  const Status status = merge(one.what, moved(device, one), on_gpu(""));
+  if (status.ok()) device.download_outputs(one.tensors);
   return status;
 }
 
 Status append_on_gpu(AppendCase& one) {
-  const OnDevice device(one.tensors);
-  const Status status = append(one.what, moved(device, one), on_gpu());
-  if (status.ok()) device.download(one.tensors);
+  const DeviceTensors device(one.tensors);
+  const Status status = append(one.what, moved(device, one), on_gpu(""));
+  if (status.ok()) device.download_outputs(one.tensors);
   return status;
 }
 
@@ -192,13 +140,13 @@ TEST_F(ServingOnGpu, MergesInPlace) {
   }
   MergeCase apart = one;
   one.what.o = one.what.o_a;
-  const OnDevice device(one.tensors);
+  const DeviceTensors device(one.tensors);
   MergeArguments args = moved(device, one);
   args.o = const_cast<void*>(args.o_a);
   args.lse = const_cast<float*>(args.lse_a);
-  const Status status = merge(one.what, args, on_gpu());
+  const Status status = merge(one.what, args, on_gpu(""));
   ASSERT_TRUE(status.ok()) << status.message();
-  device.download(one.tensors);
+  device.download_outputs(one.tensors);
   ASSERT_TRUE(merge_on_gpu(apart).ok());
   for (int64_t i = 0; i < apart.at("o").elements(); ++i) {
     const double in_place = one.at("o_a").get(i), wanted = apart.at("o").get(i);
@@ -261,11 +209,12 @@ TEST_F(ServingOnGpu, TransposesV) {
     tensors.emplace("v_out", HostTensor(out)).first->second.poison();
     HostTensor want = tensors.at("v_out");
     ASSERT_TRUE(transpose_v(v, tensors.at("v").data(), out, want.data()).ok());
-    const OnDevice device(tensors);
-    const Status status = transpose_v(v, device.there(tensors, tensors.at("v").data()), out,
-                                      device.there(tensors, tensors.at("v_out").data()), on_gpu());
+    const DeviceTensors device(tensors);
+    const Status status =
+        transpose_v(v, device.there(tensors, tensors.at("v").data()), out,
+                    device.there(tensors, tensors.at("v_out").data()), on_gpu(""));
     ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
-    device.download(tensors);
+    device.download_outputs(tensors);
     EXPECT_TRUE(tensors.at("v_out").same_elements(want)) << n;
     EXPECT_TRUE(tensors.at("v_out").canaries_intact()) << n;
   }
@@ -423,7 +372,8 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   problem.k = what.k;
   problem.v = what.v;
   problem.seqlens_kv = what.seqlens_kv;
-  const auto step = [&](const Device& where, AppendCase& mine, const OnDevice* device) -> Status {
+  const auto step = [&](const Device& where, AppendCase& mine,
+                        const DeviceTensors* device) -> Status {
     const auto place = [&](void* pointer) {
       return device == nullptr ? pointer : device->there(mine.tensors, pointer);
     };
@@ -444,10 +394,10 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   };
   AppendCase on_host = one;
   ASSERT_TRUE(step({DeviceKind::cpu, 0}, on_host, nullptr).ok());
-  const OnDevice device(one.tensors);
+  const DeviceTensors device(one.tensors);
   const Status status = step(kGpu, one, &device);
   ASSERT_TRUE(status.ok()) << status.message();
-  device.download(one.tensors);
+  device.download_outputs(one.tensors);
   for (const char* const name : {"k", "v", "q_out", "o"}) {
     for (int64_t i = 0; i < one.at(name).elements(); ++i) {
       const double want = on_host.at(name).get(i);
@@ -461,7 +411,7 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   ASSERT_TRUE(other.ok());
   Arguments args;
   const Status refused =
-      append_and_attend(one.what, moved(device, one), *other, args, on_gpu(), nullptr, 0);
+      append_and_attend(one.what, moved(device, one), *other, args, on_gpu(""), nullptr, 0);
   EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
   EXPECT_TRUE(refused.message().starts_with("plan: is for cpu:0, wanted")) << refused.message();
 }
