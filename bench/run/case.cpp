@@ -52,6 +52,7 @@ class CaseRun {
   }
 
   Status add_kernels();
+  void mark_choice();
   Status add_candidates();
   Status make_workload();
   Status make_backward_workload();
@@ -134,7 +135,16 @@ Status CaseRun::add_kernels() {
     point.refusal = kernel.refusal;
     point.error = setting_.lost(subject_, kernel.kernel);
   }
+  mark_choice();
   return {};
+}
+
+// The kernel that is chosen where none is asked for.
+void CaseRun::mark_choice() {
+  PlanOptions options = setting_.plan;
+  options.kernel.clear();
+  const Result<Plan> plan = pass_.plan(options);
+  for (Point& point : points_) point.is_default = plan.ok() && point.name == plan->kernel();
 }
 
 // Refuses kernels whose gate would take too long; then there is no workload.

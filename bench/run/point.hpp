@@ -21,7 +21,7 @@ struct Point {
   std::string fingerprint;  // hash of the code that ran (plan/fingerprints.hpp); or empty
   Kind kind = Kind::kernel;
   bool of_gradients = false;
-  bool is_default = false;  // candidates: runs without a tuning table
+  bool is_default = false;  // runs where no kernel, and no tuning table, is asked for
   double trial = 0;         // candidates: seconds of the first round; 0 before it
   std::string refusal, error;
   std::optional<Verdict> verdict;

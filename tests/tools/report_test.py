@@ -336,6 +336,24 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/small.md"))
 
+    def test_small_grids_of_bench_are_the_same_tables(self):
+        (self.root / "docs/small.md").write_text(
+            markers(["small eager", "small eager where", "small grid ahead"]))
+        kernel = "forward_sm80_throughput"
+
+        def grid(us, rows):
+            one = fixtures.case("small_grid", "8,512/512,64", 1, 8, 512, 64, False,
+                                [(kernel, us, "flashcore", self.print_of(kernel)), *rows])
+            one["rows"][0] |= {"default": True, "host_us": us + 1}
+            return json.dumps(self.bench | {"cases": [one]})
+
+        for name, us, peers in (("grid", 4.0, [("flash", 6.0, "peer", "")]), ("eager", 4.0, []), ("eager-early", 3.0, [])):
+            (self.root / f"docs/evidence/small-{name}-h200.json").write_text(grid(us, peers))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in (f"| `{kernel}` | `{kernel}`, early |",
+                     "| 8, 512, 64, bf16 | 4.00 / 5.00 | 3.00 / 4.00 |", "| bf16 | 1 | 1.50 | 1.50 | 1.50 | 0 |"):
+            self.assertIn(part, self.text("docs/small.md"))
+
     def test_packed_batches_stand_beside_dense_ones(self):
         self.run_tool("--no-pictures")
         self.assertIn("<!-- generated: packed -->\nNot measured yet.\n", self.text("docs/results.md"))
