@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/device/plan_choice.hpp"
+#include "bench/process/resident.hpp"
 #include "bench/run/backward_workload.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/numbers.hpp"
@@ -186,7 +187,10 @@ Status CaseRun::gate_kernel(Point& point) {
     Result<TimedCall> call = workload_->prepare(*plan);
     if (!call.ok()) return call.status();
     point.call = std::move(*call);
+    point.workspace_bytes = plan->workspace_bytes();
+    const ResidentPeak peak;
     FLASHCORE_RETURN_IF_ERROR(point.call(Stream{}));
+    if (options.device.kind == DeviceKind::cpu) point.resident_growth = peak.growth();
     const Result<std::set<std::string>> launched = launched_by(point.call, options.device);
     if (!launched.ok()) return launched.status();
     point.fingerprint = fingerprint_of(point.name, options.device, *launched);

@@ -2,6 +2,8 @@
 // and its times.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -29,6 +31,8 @@ struct Point {
   std::map<std::string, Timing> times;             // protocol to timing
   std::map<std::string, std::vector<double>> p50;  // per round
   double host_seconds = 0;
+  size_t workspace_bytes = 0;
+  int64_t resident_growth = 0;      // on a CPU: resident memory that the first call needed
   nlohmann::ordered_json launches;  // one call's launches; null unless requested
 
   bool is_peer() const { return kind != Kind::kernel; }

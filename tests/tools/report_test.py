@@ -397,6 +397,30 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |", self.text("docs/results.md"))
 
+    def test_the_goals_of_a_cpu_are_cases_of_bench(self):
+        def case(suite, name, us, dtype="f32", sizes=(1, 8, 512, 64), peers=()):
+            one = fixtures.case(suite, name, *sizes, False, [("cpu_simd", us, "flashcore", "x"), *peers], dtype)
+            one["rows"][0]["workspace_bytes"] = 1 << 20
+            return one
+
+        unfused = [("openblas", 150.0, "peer"), ("openblas_by_operator", 300.0, "peer")]
+        evidence = fixtures.bench([
+            case("cpu_peak", "(2, 8, 2048, 128) f32", 100.0, peers=unfused),
+            case("cpu_dtypes", "(1, 8, 2048, 128) f32", 100.0),
+            case("cpu_dtypes", "(1, 8, 2048, 128) bf16", 50.0, "bf16"),
+            case("cpu_seqlens", "(1, 4, 512, 64) f32", 1000.0, sizes=(1, 4, 500, 64)),
+            case("cpu_heads", "(1, 4, 1024, 64) f32", 4000.0, sizes=(1, 4, 1024, 64)),
+            case("cpu_others", "(2, 8, 2048, 128) f32 causal", 9000.0)])
+        evidence["device"] = {"name": "A processor", "kind": "cpu", "threads": 2}
+        evidence["ceilings"]["sustained"]["matrix_product"]["f32"] = {"tflops": 10.0}
+        (self.root / "docs/evidence/cpu-a.json").write_text(json.dumps(evidence))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("`docs/evidence/cpu-a.json`: A processor", "A processor, 2 threads |",
+                     "share of the FMA peak (goal 60%) | 5369 GFLOP/s, 54% |", "fp8 over fp32, time, (1,8,2048,128) | 0.50 |",
+                     "D 64 and 128 (goal 3) | 3.0 times |", "head by head, time, D 64 and 128 | 1.5 times |",
+                     "| 1.000 (500) |", "| 1.000 |", "| 1.0 to 1.0 MiB |", "causal, fp32 | 9.00 ms |"):
+            self.assertIn(part, self.text("docs/cpu.md"))
+
     def test_decode_on_a_cpu_has_its_share_of_the_read_rate(self):
         pages = fixtures.case("decode", "b4/page16", 4, 8, 1, 128, False,
                               [("cpu_simd", 2000.0, "flashcore", "x")], "bf16", 8192)
