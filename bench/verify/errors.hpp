@@ -1,4 +1,4 @@
-// The errors behind the pages about fp8, by kind of data, as evidence. `say` gets a line for each row.
+// Evidence about fp8: errors by kind of data. `say` gets a line for each row.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace flashcore::bench {
 
 using Say = std::function<void(const std::string& line)>;
 
-// Of each fp8 kernel, with as many queries as keys.
+// The errors of each fp8 kernel, with as many queries as keys.
 Result<nlohmann::ordered_json> fp8_errors(const PlanOptions& plan, int64_t seqlen, const Say& say);
 
-// Of quantisation to fp8, also by granularity of the scales and preprocessing of K.
+// The errors of quantisation, also by granularity of the scales and preprocessing of K.
 Result<nlohmann::ordered_json> quantization_errors(int threads, const Say& say);
 
 }  // namespace flashcore::bench
