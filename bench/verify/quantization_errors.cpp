@@ -22,7 +22,7 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr int64_t kHeadsQ = 4, kHeadsKv = 2, kQueries = 64, kKeys = 1000, kWidth = 128;
+constexpr int64_t kQueryHeads = 4, kKeyHeads = 2, kQueries = 64, kKeys = 1000, kWidth = 128;
 constexpr uint64_t kSeeds = 3;
 
 // Data whose keys have a common part in each channel, as in trained models.
@@ -121,8 +121,8 @@ Result<std::vector<QuantizationError>> errors_of(const Fp8Data& data, const std:
                                                  int threads) {
   std::vector<QuantizationError> errors(ways.size());
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    HostProblem host =
-                    draw(data, {1, kHeadsQ, kQueries, kWidth}, {1, kHeadsKv, kKeys, kWidth}, seed),
+    HostProblem host = draw(data, {1, kQueryHeads, kQueries, kWidth}, {1, kKeyHeads, kKeys, kWidth},
+                            seed),
                 rotated = host;
     for (const char* const name : {"q", "k"}) rotate(rotated.at(name));
     const Result<Reference> right = compute_reference(host, threads, false);
@@ -146,7 +146,7 @@ Result<nlohmann::ordered_json> quantization_errors(int threads, const Say& say) 
   nlohmann::ordered_json evidence = new_evidence("quantization");
   evidence["device"] = {{"name", evidence["host"]["processor"]}, {"kind", "cpu"}};
   evidence["shape"] = fmt::format("{} heads of queries over {}, {} queries, {} keys, head_dim {}",
-                                  kHeadsQ, kHeadsKv, kQueries, kKeys, kWidth);
+                                  kQueryHeads, kKeyHeads, kQueries, kKeys, kWidth);
   evidence["seeds"] = kSeeds;
   nlohmann::ordered_json& rows = evidence["rows"] = nlohmann::ordered_json::array();
   std::vector<Fp8Data> all = fp8_data();
