@@ -79,7 +79,7 @@ def cases(seed: int, count: int, draw_one: Callable[[random.Random, int], dict])
 
 
 def fitted(suite: str, dtype: str, heads: int, queries: int, keys: int, head_dim: int, causal: bool) -> dict:
-    name = f"{heads},{queries}/{keys},{head_dim}{'/causal' if causal else ''}"
+    name = f"{dtype} {heads},{queries}/{keys},{head_dim}{'/causal' if causal else ''}"
     return {"name": name, "suite": suite, "dtype": dtype, "batch": 1, "heads_q": heads, "heads_kv": heads,
             "seqlen_q": queries, "seqlen_kv": keys, "head_dim": head_dim, "causal": causal}
 
