@@ -351,7 +351,8 @@ class Pages(Tree):
             (self.root / f"docs/evidence/small-{name}-h200.json").write_text(grid(us, peers))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         for part in (f"| `{kernel}` | `{kernel}`, early |",
-                     "| 8, 512, 64, bf16 | 4.00 / 5.00 | 3.00 / 4.00 |", "| bf16 | 1 | 1.50 | 1.50 | 1.50 | 0 |"):
+                     "| 8, 512, 64, bf16 | 4.00 / 5.00 | 3.00 / 4.00 |",
+                     "| bf16 | 1 | 1.50 | 1.50 | 1.50 | 0 |"):
             self.assertIn(part, self.text("docs/small.md"))
 
     def test_packed_batches_stand_beside_dense_ones(self):
@@ -416,7 +417,8 @@ class Pages(Tree):
         (self.root / "docs/evidence/cpu-a.json").write_text(json.dumps(evidence))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         for part in ("`docs/evidence/cpu-a.json`: A processor", "A processor, 2 threads |",
-                     "share of the FMA peak (goal 60%) | 5369 GFLOP/s, 54% |", "fp8 over fp32, time, (1,8,2048,128) | 0.50 |",
+                     "share of the FMA peak (goal 60%) | 5369 GFLOP/s, 54% |",
+                     "fp8 over fp32, time, (1,8,2048,128) | 0.50 |",
                      "D 64 and 128 (goal 3) | 3.0 times |", "head by head, time, D 64 and 128 | 1.5 times |",
                      "| 1.000 (500) |", "| 1.000 |", "| 1.0 to 1.0 MiB |", "causal, fp32 | 9.00 ms |"):
             self.assertIn(part, self.text("docs/cpu.md"))

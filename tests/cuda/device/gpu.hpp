@@ -29,9 +29,10 @@ inline int32_t capability() {
 }
 inline bool has_hopper() { return capability() == 90; }
 
-// Returns whether a kernel of the table is for this GPU, and compiled for it.
+// Returns whether a kernel of the table, or one with a tile, is for this GPU, and compiled for it.
 inline bool runs_here(std::string_view kernel) {
-  const Variant* const variant = find_variant(kernel);
+  const Variant* variant = find_variant(kernel);
+  if (variant == nullptr) variant = find_variant(kernel_part(kernel));
   EXPECT_NE(variant, nullptr) << kernel;
   if (variant == nullptr) return false;
   const Arch arch = variant->plan ? variant->supports.arch : variant->backward.supports.arch;
