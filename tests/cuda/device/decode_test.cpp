@@ -22,9 +22,8 @@
 namespace flashcore {
 namespace {
 
-PlanOptions options_of(const Subject& s, bool early = false) {
+PlanOptions options_of(const Subject& s) {
   PlanOptions options = on_gpu(s.kernel);
-  options.early_start = early;
   options.batch_invariant = s.batch_invariant;
   return options;
 }
@@ -60,40 +59,6 @@ TEST_P(DecodeDevice, ValuesThatAMaskRemovesMayBeAnything) {
     }
   }
   expect_its_gate(options_of(s), host);
-}
-
-// Each run reads as Q what the one before wrote as O. Started early or not, the bits are equal.
-TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
-  constexpr int kRuns = 20;
-  bench::HostProblem host = make_problem(GetParam(), {GetParam().capacity(), 0, 130}, 8);
-  Outputs wanted;
-  for (const bool early : {false, true}) {
-    const Plan plan = plan_of(host, options_of(GetParam(), early));
-    bench::poison_outputs(host);
-    const DeviceTensors tensors(host);
-    const Workspace workspace(plan.workspace_bytes(), 0xFF);
-    const OwnStream stream;
-    Arguments args = tensors.arguments(host);
-    void* const first = const_cast<void*>(args.q);
-    void* const second = args.o;
-    // What of Q is not in O's columns.
-    const bench::HostTensor& q = host.at("q");
-    ASSERT_EQ(
-        cudaMemcpy(second, first, q.memory().size() - 2 * q.origin(), cudaMemcpyDeviceToDevice),
-        cudaSuccess);
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    for (int run = 0; run < kRuns; ++run) {
-      args.q = run % 2 == 0 ? first : second;
-      args.o = run % 2 == 0 ? second : first;
-      const Status status =
-          plan.run(args, workspace.data(), workspace.bytes(), Stream{stream.get()});
-      ASSERT_TRUE(status.ok()) << status.message();
-    }
-    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
-    tensors.download_outputs(host);
-    if (!early) wanted = outputs_of(host);
-  }
-  EXPECT_TRUE(outputs_of(host) == wanted);
 }
 
 // An entry's pages of a cache for `batch` entries, as a cache for it alone has them.
@@ -328,7 +293,10 @@ std::vector<Promised> promises() {
                                               {2, 0, 0}, {0, 0, 0},          {most, 0, 300}};
       return make_problem(s, lengths[seed % 6], seed);
     };
-    all.push_back({testing::PrintToString(s), options_of(s), make});
+    all.push_back({.name = testing::PrintToString(s),
+                   .options = options_of(s),
+                   .make = make,
+                   .starts_early = true});
   }
   return all;
 }

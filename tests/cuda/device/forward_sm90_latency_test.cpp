@@ -1,7 +1,6 @@
 // forward_sm90_latency, forward_sm90_latency:wide and forward_sm80_latency on a GPU, against the
 // fp64 reference: from one tile of keys up to rings that go round, tails, masks, lengths, values
-// that are not finite, repeatability, early starts.
-#include <cuda_runtime_api.h>
+// that are not finite, repeatability.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +23,7 @@
 #include "problem/problem.hpp"
 #include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
+#include "tests/cuda/device/promises.hpp"
 
 namespace flashcore {
 namespace {
@@ -55,7 +55,6 @@ class ForwardSmall : public testing::TestWithParam<Variant> {
   }
 };
 class ForwardSm90Latency : public ForwardSmall {};
-class ForwardEarly : public ForwardSmall {};
 class ForwardSm80Latency : public ForwardSmall {};
 
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmall, testing::Values(kHopper, kHopperInvariant));
@@ -63,7 +62,6 @@ INSTANTIATE_TEST_SUITE_P(Medium, ForwardSmall, testing::Values(kMedium));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmall, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSm80Latency, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSm90Latency, testing::Values(kHopper));
-INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium));
 
 // Runs on poisoned outputs.
 Status run_on_gpu(bench::HostProblem& host, const PlanOptions& chosen) {
@@ -368,43 +366,26 @@ TEST_P(ForwardSm80Latency, SmallBlocks) {
   }
 }
 
-// A chain of runs in which each reads what the one before wrote, started early or not: equal bits.
-TEST_P(ForwardEarly, EarlyStartsChangeNothing) {
-  constexpr int kRuns = 40;
-  const Problem problem = bench::to_problem(one(8, 512, 512, 64));
-  bench::HostProblem host = bench::make_host_problem(problem, 3);
-  const size_t bytes = 8 * 512 * 64 * 2, lse_bytes = 8 * 512 * 4;
-  std::vector<uint16_t> results[2];
-  for (const bool early : {false, true}) {
-    PlanOptions chosen = options(GetParam());
-    chosen.early_start = early;
-    const Result<Plan> plan = make_plan(problem, chosen);
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    void* tensors[5] = {};  // k, v, two that take turns as q and o, lse
-    for (void*& tensor : tensors) ASSERT_EQ(cudaMalloc(&tensor, bytes + lse_bytes), cudaSuccess);
-    const auto copy_in = [&](void* to, const char* name) {
-      ASSERT_EQ(cudaMemcpy(to, host.at(name).data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
-    };
-    copy_in(tensors[0], "k"), copy_in(tensors[1], "v"), copy_in(tensors[2], "q");
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    const OwnStream stream;
-    for (int run = 0; run < kRuns; ++run) {
-      Arguments args;
-      args.k = tensors[0], args.v = tensors[1];
-      args.q = tensors[2 + run % 2], args.o = tensors[2 + (run + 1) % 2];
-      args.lse = tensors[4];
-      const Status status = plan->run(args, nullptr, 0, Stream{stream.get()});
-      ASSERT_TRUE(status.ok()) << status.message();
+std::vector<Promised> promises() {
+  std::vector<Promised> all;
+  for (const Variant& variant : {kHopper, kHopperInvariant, kMedium, kAmpere}) {
+    for (bench::Case made : {one(8, 512, 512, 64), one(25, 130, 300, 128, DType::bf16)}) {
+      made.causal = made.dtype == DType::bf16;
+      const auto make = [made](int64_t batch, uint64_t seed) {
+        bench::Case many = made;
+        many.batch = batch;
+        return bench::make_host_problem(bench::to_problem(many), seed);
+      };
+      all.push_back({.name = made.causal ? "tails" : "mission",
+                     .options = options(variant),
+                     .make = make,
+                     .is_alone_as_in_batch = variant.batch_invariant,
+                     .starts_early = variant.kernel != kAmpere.kernel});
     }
-    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
-    std::vector<uint16_t>& result = results[early ? 1 : 0];
-    result.resize(bytes / 2);
-    ASSERT_EQ(cudaMemcpy(result.data(), tensors[2 + kRuns % 2], bytes, cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    for (void* tensor : tensors) (void)cudaFree(tensor);
   }
-  EXPECT_EQ(results[0], results[1]);
+  return all;
 }
+INSTANTIATE_TEST_SUITE_P(ForwardLatency, Promises, testing::ValuesIn(promises()));
 
 }  // namespace
 }  // namespace flashcore

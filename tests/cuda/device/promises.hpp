@@ -1,5 +1,5 @@
 // What every kernel promises besides the right numbers, on a GPU: bits that repeat and may not depend on the batch,
-// graphs that replay on new inputs, runs that do not disturb each other. promises_test.cpp has the tests; the files of
+// graphs that replay on new inputs, runs that do not disturb each other, early starts. promises_test.cpp has the tests; the files of
 // kernels have what they are tested on.
 #pragma once
 
@@ -23,6 +23,7 @@ struct Promised {
   std::function<AnyHost(int64_t batch, uint64_t seed)> make;
   bool is_alone_as_in_batch = false;             // for batches whose entries follow each other
   std::optional<bench::GateLimits> limits = {};  // where they are not the problem's own
+  bool starts_early = false;                     // on request; Q may then be the last run's O
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Promised& promised) {

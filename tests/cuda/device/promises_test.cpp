@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace flashcore {
 namespace {
@@ -110,6 +111,44 @@ TEST_P(Promises, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
     tensors[1].download_outputs(second);
     EXPECT_TRUE(outputs_of(first) == wanted[0]);
     EXPECT_TRUE(outputs_of(second) == wanted[1]);
+  });
+}
+
+// Each run reads as Q what the one before wrote as O. Started early or not, the bits are equal.
+TEST_P(Promises, EarlyStartsChangeNothing) {
+  if (!GetParam().starts_early) GTEST_SKIP() << "does not start early, or O is no Q";
+  with_inputs(2, kSeed, [](auto& host) {
+    if constexpr (!is_backward<std::remove_reference_t<decltype(host)>>) {
+      constexpr int kRuns = 41;
+      Outputs wanted;
+      for (const bool early : {false, true}) {
+        PlanOptions options = GetParam().options;
+        options.early_start = early;
+        const Plan plan = plan_of(host, options);
+        bench::poison_outputs(host);
+        const DeviceTensors tensors(host);
+        const Workspace workspace(plan.workspace_bytes(), 0xFF);
+        const OwnStream stream;
+        Arguments args = tensors.arguments(host);
+        void* const turns[] = {const_cast<void*>(args.q), args.o};
+        // What of Q is not in O's columns.
+        const bench::HostTensor& q = host.at("q");
+        ASSERT_EQ(cudaMemcpy(turns[1], turns[0], q.memory().size() - 2 * q.origin(),
+                             cudaMemcpyDeviceToDevice),
+                  cudaSuccess);
+        ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+        for (int run = 0; run < kRuns; ++run) {
+          args.q = turns[run % 2];
+          args.o = turns[(run + 1) % 2];
+          const Status status =
+              plan.run(args, workspace.data(), workspace.bytes(), Stream{stream.get()});
+          ASSERT_TRUE(status.ok()) << status.message();
+        }
+        tensors.download_outputs(host);
+        if (!early) wanted = outputs_of(host);
+      }
+      EXPECT_TRUE(outputs_of(host) == wanted);
+    }
   });
 }
 
