@@ -23,12 +23,12 @@
 namespace flashcore {
 
 template <class Host>
-constexpr bool is_backward = std::is_same_v<std::remove_const_t<Host>, bench::HostBackward>;
+constexpr bool kIsBackward = std::is_same_v<std::remove_const_t<Host>, bench::HostBackward>;
 
 // visit(name, tensor, is_output) for each tensor.
 template <class Host, class Visit>
 void for_each_tensor(Host& host, const Visit& visit) {
-  if constexpr (is_backward<Host>) {
+  if constexpr (kIsBackward<Host>) {
     for (auto& [name, tensor] : host.forward.tensors) visit(name, tensor, false);
     for (auto& [name, tensor] : host.tensors) {
       visit(name, tensor, bench::is_gradient_output(name));
@@ -204,7 +204,7 @@ void expect_its_gate(const PlanOptions& options, Host& host,
                      const std::optional<bench::GateLimits>& limits = {}) {
   auto reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
-  if constexpr (!is_backward<Host>) {
+  if constexpr (!kIsBackward<Host>) {
     if (limits) reference->limits = limits;
   }
   ASSERT_NO_FATAL_FAILURE(run_once(plan_of(host, options), host));

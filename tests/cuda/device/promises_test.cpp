@@ -118,7 +118,7 @@ TEST_P(Promises, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
 TEST_P(Promises, EarlyStartsChangeNothing) {
   if (!GetParam().starts_early) GTEST_SKIP() << "does not start early, or O is no Q";
   with_inputs(2, kSeed, [](auto& host) {
-    if constexpr (!is_backward<std::remove_reference_t<decltype(host)>>) {
+    if constexpr (!kIsBackward<std::remove_reference_t<decltype(host)>>) {
       constexpr int kRuns = 41;
       Outputs wanted;
       for (const bool early : {false, true}) {
