@@ -294,8 +294,7 @@ stage_thread() {
 stage_simulator() {
   configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
     -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0
-  built build-simulator flashcore_command flashcore_fp8_accuracy simulator_test recorded_values \
-    calls_device_test || return 0
+  built build-simulator flashcore_command simulator_test recorded_values calls_device_test || return 0
   shorter
   local left_out=()
   if [[ $run != long ]]; then

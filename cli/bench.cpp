@@ -130,7 +130,8 @@ void declare(BenchOptions& all, OptionSet& set) {
   set.text(
       "--backends", options.backends,
       "Which peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,fa4,flashinfer,"
-      "xformers,cudnn_direct,openblas,onednn; with --backward also fa2_deterministic, "
+      "xformers,cudnn_direct,openblas,openblas_by_operator,onednn; with --backward also "
+      "fa2_deterministic, "
       "fa4_deterministic",
       "NAMES");
   set.text(

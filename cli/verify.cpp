@@ -15,6 +15,7 @@
 #include "bench/process/sanitizer.hpp"
 #include "bench/report/tables.hpp"
 #include "bench/text/numbers.hpp"
+#include "bench/verify/errors.hpp"
 #include "bench/verify/gate_table.hpp"
 #include "bench/verify/random.hpp"
 #include "bench/verify/scores.hpp"
@@ -48,10 +49,17 @@ struct VerifyOptions {
   bool paged = false;
   bool latent = false;
   bool v_transposed = false;
+  std::string errors;
+  int64_t seqlen = 2048;
   std::string out;
 };
 
+constexpr int64_t kLongestErrors = 65536;
+
 Status check(const VerifyOptions& options) {
+  if (options.seqlen < 1 || options.seqlen > kLongestErrors) {
+    return invalid("--seqlen: is {}, wanted 1 to {}", options.seqlen, kLongestErrors);
+  }
   if (options.random < 0) return invalid("--random: is {}, wanted 0 or more", options.random);
   if (options.largest_seqlen < 1) {
     return invalid("--largest-seqlen: is {}, wanted 1 or more", options.largest_seqlen);
@@ -248,6 +256,30 @@ Result<bool> judge_all(const VerifyOptions& options, const Shapes& shapes,
   return passed;
 }
 
+// --errors
+Result<ExitCode> measure_errors(const VerifyOptions& options, const PlanOptions& plan,
+                                Session& session) {
+  if (options.errors != "fp8" && options.errors != "quantization") {
+    return invalid("--errors: is '{}', wanted fp8 or quantization", options.errors);
+  }
+  const bool of_kernels = options.errors == "fp8";
+  if (of_kernels && plan.device.kind == DeviceKind::cpu) {
+    return unsupported("--errors: is fp8 on a CPU, wanted a GPU with kernels of fp8");
+  }
+  const bench::Say say = [&](const std::string& line) { session.line(line); };
+  const Result<Json> evidence = of_kernels ? bench::fp8_errors(plan, options.seqlen, say)
+                                           : bench::quantization_errors(plan.threads, say);
+  if (!evidence.ok()) return evidence.status();
+  if (!options.out.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(bench::check_evidence(*evidence));
+    FLASHCORE_RETURN_IF_ERROR(bench::write_evidence(options.out, *evidence));
+  }
+  Json document = {{"status", "ok"}};
+  document.update(*evidence);
+  session.document(document);
+  return ExitCode::ok;
+}
+
 Result<ExitCode> execute_verify(const VerifyOptions& options, Session& session) {
   const auto seed_count = bench::split(options.seeds, ',').size();
   const Result<std::vector<int64_t>> seeds =
@@ -258,6 +290,7 @@ Result<ExitCode> execute_verify(const VerifyOptions& options, Session& session) 
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
   const bench::Tested tested{.plan = plan};
+  if (!options.errors.empty()) return measure_errors(options, plan, session);
   if (options.only_run) {
     FLASHCORE_RETURN_IF_ERROR(bench::run_random_marked(random_part(options), tested));
     return ExitCode::ok;
@@ -361,6 +394,11 @@ Command verify_command() {
                      "Also run random problems under compute-sanitizer's four tools");
             set.flag("--only-run", options->only_run,
                      "Run random problems without judging them: what the sanitizers watch");
+            set.text("--errors", options->errors,
+                     "Measure errors by kind of data instead: of the kernels of fp8, or of "
+                     "quantization",
+                     "NAME");
+            set.number("--seqlen", options->seqlen, "Queries and keys of --errors fp8");
             set.text("--out", options->out, "Write the results as evidence", "FILE");
             declare_plan_choice(set, options->choice);
           },

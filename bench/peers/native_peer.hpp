@@ -33,7 +33,7 @@ NativePeers native_peers(Device device, int threads, const std::vector<std::stri
 // A peer, or why this build or machine does not have it.
 using PeerResult = Result<std::unique_ptr<NativePeer>>;
 PeerResult make_cudnn_peer(int32_t device_index);
-PeerResult make_openblas_peer(int threads);
+PeerResult make_openblas_peer(int threads, bool by_operator);
 PeerResult make_onednn_peer(int threads);
 
 }  // namespace flashcore::bench

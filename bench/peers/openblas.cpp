@@ -1,4 +1,4 @@
-// The unfused path with OpenBLAS as a peer of the benchmark: head by head, its faster form.
+// The unfused path with OpenBLAS as a peer of the benchmark: head by head, its faster form, or operator by operator.
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -12,9 +12,10 @@ namespace {
 
 class OpenBlasPeer final : public NativePeer {
  public:
-  explicit OpenBlasPeer(UnfusedBlas blas) : blas_(std::move(blas)) {}
+  OpenBlasPeer(UnfusedBlas blas, bool by_operator)
+      : blas_(std::move(blas)), by_operator_(by_operator) {}
 
-  std::string name() const override { return "openblas"; }
+  std::string name() const override { return by_operator_ ? "openblas_by_operator" : "openblas"; }
   std::string version() const override { return blas_.version(); }
 
   Result<TimedCall> prepare(const Problem& problem, const Arguments& arguments) override {
@@ -30,22 +31,30 @@ class OpenBlasPeer final : public NativePeer {
                                  .scale = 1 / std::sqrt(static_cast<float>(problem.q.shape[3])),
                                  .group = problem.q.shape[1] / problem.k.shape[1],
                                  .causal = problem.causal};
+    constexpr double kMostScores = 2e9;  // bytes
+    const double scores = 4.0 * static_cast<double>(in.heads) * static_cast<double>(in.seqlen_q) *
+                          static_cast<double>(in.seqlen_kv);
+    if (by_operator_ && scores > kMostScores) {
+      return unsupported("{}: has {:.2g} bytes of scores, wanted at most {:.2g}", name(), scores,
+                         kMostScores);
+    }
     return TimedCall([this, in](Stream) {
-      blas_.run_by_head(in);
+      by_operator_ ? blas_.run_by_operator(in) : blas_.run_by_head(in);
       return Status();
     });
   }
 
  private:
   UnfusedBlas blas_;
+  bool by_operator_;
 };
 
 }  // namespace
 
-PeerResult make_openblas_peer(int threads) {
+PeerResult make_openblas_peer(int threads, bool by_operator) {
   Result<UnfusedBlas> blas = UnfusedBlas::load(threads);
   if (!blas.ok()) return blas.status();
-  return std::unique_ptr<NativePeer>(std::make_unique<OpenBlasPeer>(std::move(*blas)));
+  return std::unique_ptr<NativePeer>(std::make_unique<OpenBlasPeer>(std::move(*blas), by_operator));
 }
 
 }  // namespace flashcore::bench

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/device/plan_choice.hpp"
+#include "bench/process/resident.hpp"
 #include "bench/run/backward_workload.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/numbers.hpp"
@@ -52,6 +53,7 @@ class CaseRun {
   }
 
   Status add_kernels();
+  void mark_choice();
   Status add_candidates();
   Status make_workload();
   Status make_backward_workload();
@@ -134,7 +136,16 @@ Status CaseRun::add_kernels() {
     point.refusal = kernel.refusal;
     point.error = setting_.lost(subject_, kernel.kernel);
   }
+  mark_choice();
   return {};
+}
+
+// The kernel that is chosen where none is asked for.
+void CaseRun::mark_choice() {
+  PlanOptions options = setting_.plan;
+  options.kernel.clear();
+  const Result<Plan> plan = pass_.plan(options);
+  for (Point& point : points_) point.is_default = plan.ok() && point.name == plan->kernel();
 }
 
 // Refuses kernels whose gate would take too long; then there is no workload.
@@ -176,7 +187,10 @@ Status CaseRun::gate_kernel(Point& point) {
     Result<TimedCall> call = workload_->prepare(*plan);
     if (!call.ok()) return call.status();
     point.call = std::move(*call);
+    point.workspace_bytes = plan->workspace_bytes();
+    const ResidentPeak peak;
     FLASHCORE_RETURN_IF_ERROR(point.call(Stream{}));
+    if (options.device.kind == DeviceKind::cpu) point.resident_growth = peak.growth();
     const Result<std::set<std::string>> launched = launched_by(point.call, options.device);
     if (!launched.ok()) return launched.status();
     point.fingerprint = fingerprint_of(point.name, options.device, *launched);

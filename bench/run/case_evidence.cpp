@@ -67,6 +67,8 @@ Json row_json(const Point& point, const Subject& subject) {
   }
   if (!point.launches.is_null()) row["launches"] = point.launches;
   if (point.host_seconds > 0) row["host_us"] = point.host_seconds * 1e6;
+  if (point.workspace_bytes > 0) row["workspace_bytes"] = point.workspace_bytes;
+  if (point.resident_growth > 0) row["resident_growth_bytes"] = point.resident_growth;
   return row;
 }
 

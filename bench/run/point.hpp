@@ -2,6 +2,8 @@
 // and its times.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,7 +23,7 @@ struct Point {
   std::string fingerprint;  // hash of the code that ran (plan/fingerprints.hpp); or empty
   Kind kind = Kind::kernel;
   bool of_gradients = false;
-  bool is_default = false;  // candidates: runs without a tuning table
+  bool is_default = false;  // runs where no kernel, and no tuning table, is asked for
   double trial = 0;         // candidates: seconds of the first round; 0 before it
   std::string refusal, error;
   std::optional<Verdict> verdict;
@@ -29,6 +31,8 @@ struct Point {
   std::map<std::string, Timing> times;             // protocol to timing
   std::map<std::string, std::vector<double>> p50;  // per round
   double host_seconds = 0;
+  size_t workspace_bytes = 0;
+  int64_t resident_growth = 0;      // on a CPU: resident memory that the first call needed
   nlohmann::ordered_json launches;  // one call's launches; null unless requested
 
   bool is_peer() const { return kind != Kind::kernel; }

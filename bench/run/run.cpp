@@ -88,7 +88,9 @@ Status Run::choose_protocols() {
   }
   const std::vector<Protocol> all = meter_->protocols();
   if (options_.protocols == "all" || options_.protocols == "auto") {
-    protocols_ = all;
+    for (const Protocol& one : all) {
+      if (!one.by_name) protocols_.push_back(one);
+    }
     return {};
   }
   for (const std::string& name : split(options_.protocols, ',')) {

@@ -9,7 +9,7 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr const char* kTuning = "tuning";
+constexpr const char *kTuning = "tuning", *kProcessor = "processor";
 
 class CpuMeter final : public Meter {
  public:
@@ -19,7 +19,12 @@ class CpuMeter final : public Meter {
     return {{.name = "wall",
              .text = "wall time, two rounds in turns with the peers, each of at least 5 samples "
                      "after a warm-up",
-             .rounds = 2}};
+             .rounds = 2},
+            {.name = kProcessor,
+             .text = "processor time of a thread, which leaves waiting and other programs out; two "
+                     "rounds as for wall time",
+             .rounds = 2,
+             .by_name = true}};
   }
 
   Protocol tuning_protocol() const override {
@@ -32,7 +37,8 @@ class CpuMeter final : public Meter {
   }
 
   Result<Timing> time(const TimedCall& call, const Protocol& protocol) override {
-    return (protocol.name == kTuning ? tuning_timer_ : timer_).time(call);
+    if (protocol.name == kTuning) return tuning_timer_.time(call);
+    return CpuTimer(limits_of(protocol)).time(call);
   }
 
   Result<double> host_seconds(const TimedCall&) override { return 0.0; }
@@ -42,19 +48,21 @@ class CpuMeter final : public Meter {
   }
 
   nlohmann::ordered_json settings(const Protocol& protocol) const override {
+    const CpuTimer::Limits limits = limits_of(protocol);
     return {{"name", protocol.name},
-            {"min_samples", limits_.min_samples},
-            {"max_samples", limits_.max_samples},
-            {"seconds", limits_.seconds},
-            {"sample_seconds", limits_.sample_seconds},
-            {"warm_up_seconds", limits_.warm_up_seconds}};
+            {"min_samples", limits.min_samples},
+            {"max_samples", limits.max_samples},
+            {"seconds", limits.seconds},
+            {"sample_seconds", limits.sample_seconds},
+            {"warm_up_seconds", limits.warm_up_seconds},
+            {"processor_threads", limits.processor_threads}};
   }
 
   // Every input type is multiplied in fp32, except bf16 if kernels have instructions for it: their
   // peak is not measured, and the fp32 peak is not a limit.
-  nlohmann::ordered_json ceilings(const Protocol&, const std::set<DType>& dtypes,
+  nlohmann::ordered_json ceilings(const Protocol& protocol, const std::set<DType>& dtypes,
                                   nlohmann::ordered_json& notes) override {
-    const CpuPeak peak = measure_cpu_peak(threads_);
+    const CpuPeak peak = measure_cpu_peak(threads_, 0.2, protocol.name == kProcessor);
     auto products = nlohmann::ordered_json::object();
     for (const DType dtype : dtypes) {
       if (cpu::target_for(dtype == DType::bf16) > cpu::Target::avx3) {
@@ -81,9 +89,11 @@ class CpuMeter final : public Meter {
   nlohmann::ordered_json state() const override { return nlohmann::ordered_json::object(); }
 
  private:
+  CpuTimer::Limits limits_of(const Protocol& protocol) const {
+    return {.seconds = 0.3, .processor_threads = protocol.name == kProcessor ? threads_ : 0};
+  }
+
   int threads_;
-  CpuTimer::Limits limits_{.seconds = 0.3};
-  CpuTimer timer_{limits_};
   CpuTimer tuning_timer_{
       {.min_samples = 3, .max_samples = 25, .seconds = 0.06, .warm_up_seconds = 0.01}};
 };

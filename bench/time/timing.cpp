@@ -3,21 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 namespace flashcore::bench {
 namespace {
 
-// Returns the seconds for `calls` calls, or the first error.
-Result<double> measure(const TimedCall& call, int64_t calls) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < calls; ++i) {
-    if (Status status = call(Stream{}); !status.ok()) return status;
-  }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double seconds_now(int processor_threads) {
+  timespec now{};
+  clock_gettime(processor_threads > 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return (static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec)) /
+         std::max(processor_threads, 1);
 }
 
 }  // namespace
@@ -54,6 +52,15 @@ nlohmann::ordered_json timing_evidence(const Timing& timing) {
 
 std::string CpuTimer::protocol() const {
   return fmt::format("wall time, median of at least {} after a warm-up", limits_.min_samples);
+}
+
+// Returns the seconds for `calls` calls, or the first error.
+Result<double> CpuTimer::measure(const TimedCall& call, int64_t calls) const {
+  const double start = seconds_now(limits_.processor_threads);
+  for (int64_t i = 0; i < calls; ++i) {
+    if (Status status = call(Stream{}); !status.ok()) return status;
+  }
+  return seconds_now(limits_.processor_threads) - start;
 }
 
 Result<Timing> CpuTimer::time(const TimedCall& call) {

@@ -46,6 +46,7 @@ struct Protocol {
   std::string name;  // "sustained", "idle", "wall"
   std::string text;  // one sentence
   int rounds = 1;
+  bool by_name = false;  // measured only where it is asked for
 };
 
 // The median of at least `min_samples` after a warm-up; a sample repeats short calls until it is
@@ -58,6 +59,7 @@ class CpuTimer final : public Timer {
     double seconds = 1.0;          // stop after this, with min_samples
     double sample_seconds = 1e-3;  // minimum length of a sample
     double warm_up_seconds = 0.05;
+    int processor_threads = 0;  // not 0: a second is this process's CPU time, of so many threads
   };
 
   CpuTimer() = default;
@@ -66,6 +68,8 @@ class CpuTimer final : public Timer {
   Result<Timing> time(const TimedCall& call) override;
 
  private:
+  Result<double> measure(const TimedCall& call, int64_t calls) const;
+
   Limits limits_;
 };
 

@@ -70,10 +70,34 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   EXPECT_THAT(row["fingerprint"], testing::MatchesRegex("source [0-9a-f]+"));
   EXPECT_EQ(row["gate"]["passed"], true);
   EXPECT_EQ(row["times"]["wall"]["rounds_us"].size(), 2U);
+  EXPECT_EQ(row["default"], true);
+  EXPECT_GT(row["workspace_bytes"], 0);
+  EXPECT_FALSE(evidence["protocols"].contains("processor")) << "by name only";
   EXPECT_GT(evidence["ceilings"]["wall"]["matrix_product"]["f32"]["tflops"], 0);
   // A case takes one line, and its numbers are short.
   EXPECT_THAT(scratch.read("out.json"), HasSubstr("\n[\"#0\",\"one\",\"sweep\","));
   EXPECT_LE(row["times"]["wall"]["p50_us"].dump().size(), 9U);
+}
+
+TEST(BenchCases, ProcessorTimeIsTheThreadsShare) {
+  const Scratch scratch;
+  EXPECT_EQ(flashcore_command(bench(scratch, {"--protocol", "wall,processor"})).exit_code, 0);
+  const ordered_json evidence = evidence_of(scratch);
+  for (const ordered_json& one : evidence["cases"]) {
+    const ordered_json& times = one["rows"][0]["times"];
+    EXPECT_GT(times["processor"]["p50_us"], 0);
+    EXPECT_LT(times["processor"]["p50_us"].get<double>(),
+              3 * times["wall"]["p50_us"].get<double>());
+  }
+}
+
+TEST(BenchCases, OnlyTheChoiceIsTheDefault) {
+  const Scratch scratch;
+  EXPECT_EQ(flashcore_command(bench(scratch, {"--only", "reference,cpu_simd"})).exit_code, 0);
+  const ordered_json rows = evidence_of(scratch)["cases"][0]["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_FALSE(rows[0].contains("default")) << rows[0];
+  EXPECT_EQ(rows[1]["default"], true);
 }
 
 TEST(BenchCases, TheHelperIsNotAskedForFp8) {
@@ -226,12 +250,13 @@ TEST(BenchPeers, OfThisProcessPassTheSameGate) {
       {"name": "half", "dtype": "f16", "batch": 1, "heads_q": 2, "seqlen_q": 24, "head_dim": 16},
       {"name": "grouped", "dtype": "f32", "batch": 2, "heads_q": 6, "heads_kv": 2, "seqlen_q": 1,
        "seqlen_kv": 50, "head_dim": 16}]})");
-  const Outcome outcome = flashcore_command(
-      {"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
-       scratch.path("out.json"), "--peers", FLASHCORE_PEERS, "--backends", "openblas,onednn"});
+  const Outcome outcome =
+      flashcore_command({"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
+                         scratch.path("out.json"), "--peers", FLASHCORE_PEERS, "--backends",
+                         "openblas,openblas_by_operator,onednn"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const ordered_json evidence = evidence_of(scratch);
-  for (const char* const name : {"openblas", "onednn"}) {
+  for (const char* const name : {"openblas", "openblas_by_operator", "onednn"}) {
     if (evidence["peers"].contains(name)) {
       for (const ordered_json& one : evidence["cases"]) {
         const ordered_json& row = row_of(one, name);

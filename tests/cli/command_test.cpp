@@ -72,6 +72,9 @@ TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
   expect_refused({"verify", "--most-heads", "-1"}, 2, "--most-heads: is -1");
   expect_refused({"verify", "--most-heads", "4", "--batch-invariant"}, 2, "--most-heads: is 4");
   expect_refused({"verify", "--device", "cpu", "--sanitizers"}, 3, "--sanitizers: is given");
+  expect_refused({"verify", "--errors", "other"}, 2, "--errors: is 'other', wanted fp8 or");
+  expect_refused({"verify", "--errors", "fp8", "--device", "cpu"}, 3, "--errors: is fp8 on a CPU");
+  expect_refused({"verify", "--seqlen", "0"}, 2, "--seqlen: is 0, wanted 1 to 65536");
   expect_refused({"bench", "--suite", "other"}, 2, "--suite: is 'other', wanted one of gates");
 }
 

@@ -27,13 +27,18 @@ struct CallCase {
     }
   }
 
-  typename StructsOf<What>::Arguments arguments() {
+  // place(tensor): its first element, there where the call runs.
+  template <class Place>
+  typename StructsOf<What>::Arguments arguments(const Place& place) {
     typename StructsOf<What>::Arguments args;
     for (const auto& line : kOperands<What>) {
       const auto found = tensors.find(std::string(line.name));
-      if (found != tensors.end()) line.bind(args, found->second.data());
+      if (found != tensors.end()) line.bind(args, place(found->second));
     }
     return args;
+  }
+  typename StructsOf<What>::Arguments arguments() {
+    return arguments([](bench::HostTensor& tensor) { return tensor.data(); });
   }
 };
 

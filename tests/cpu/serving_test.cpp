@@ -19,20 +19,15 @@
 #include "bench/tensors/random.hpp"
 #include "problem/dtype.hpp"
 #include "tests/cpu/run_on_host.hpp"
-#include "tests/cpu/serving_cases.hpp"
+#include "tests/cpu/serving_suite.hpp"
 
 namespace flashcore {
 namespace {
 
 using bench::HostTensor;
 using bench::Random;
-using testing::AppendCase;
-using testing::expect_appended;
-using testing::expect_merged;
 using testing::i32;
-using testing::MergeCase;
 using testing::random_append;
-using testing::random_merge;
 using testing::Sizes;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -56,18 +51,17 @@ PlanOptions on_a_gpu_that_is_not_there() {
   return options;
 }
 
+struct OnCpu {
+  static constexpr Draws kMerges{7, 200}, kAppends{21, 600}, kColumns{77, 40};
+  static constexpr int kWrongPages = 3;
+  static std::string missing() { return {}; }
+  static Status run(MergeCase& one) { return merge(one.what, one.arguments(), on_threads(2)); }
+  static Status run(AppendCase& one) { return append(one.what, one.arguments(), on_threads(2)); }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Cpu, Serving, OnCpu);
+
 // ---------------------------------------------------------------------------------------------
 // Merge
-
-TEST(Merge, IsAttentionOverBoth) {
-  Random random(7);
-  for (int n = 0; n < 200; ++n) {
-    MergeCase one = random_merge(random);
-    const Status status = merge(one.what, one.arguments(), on_threads(2));
-    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
-    expect_merged(one, fmt::format("case {}", n));
-  }
-}
 
 TEST(Merge, RoundsToNearestEven) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -175,43 +169,6 @@ TEST(Merge, RefusesWhatMakesNoSense) {
 // ---------------------------------------------------------------------------------------------
 // Append
 
-TEST(Append, WritesTheNewRowsAndNothingElse) {
-  Random random(21);
-  int wrong_pages = 0;
-  for (int n = 0; n < 600; ++n) {  // what is drawn first is up to the compiler
-    Sizes s{};
-    AppendCase one = random_append(random, s);
-    AppendCase before = one;
-    const Status status = append(one.what, one.arguments(), on_threads(2));
-    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
-    expect_appended(before, one, s, fmt::format("case {}", n));
-    if (one.has("page_status") && one.at("page_status").get(0) == 1) ++wrong_pages;
-  }
-  EXPECT_GT(wrong_pages, 3);
-}
-
-// Equals the same append to V in rows, transposed.
-TEST(Append, WritesColumnsOfATransposedV) {
-  Random random(77);
-  int cases = 0;
-  while (cases < 40) {
-    Sizes s{};
-    AppendCase rows = random_append(random, s);
-    if (s.paged || !testing::is_fp8_cache(rows)) continue;
-    ++cases;
-    AppendCase columns = testing::with_transposed_v(rows);
-    const Status status = append(columns.what, columns.arguments(), on_threads(2));
-    ASSERT_TRUE(status.ok()) << cases << ' ' << status.message();
-    ASSERT_TRUE(append(rows.what, rows.arguments(), on_threads(2)).ok());
-    AppendCase want = testing::with_transposed_v(rows);
-    for (const char* const name : {"k", "v", "q_out"}) {
-      if (!want.has(name)) continue;
-      EXPECT_TRUE(columns.at(name).same_elements(want.at(name))) << cases << ' ' << name;
-      EXPECT_TRUE(columns.at(name).canaries_intact()) << cases << ' ' << name;
-    }
-  }
-}
-
 // fp8 rows are copied unconverted.
 TEST(Append, MovesColumnsOfFp8) {
   AppendCase one;
@@ -276,30 +233,6 @@ TEST(Append, RotationKeepsProductsOfEqualDistances) {
       }
     }
     EXPECT_GT(std::abs(product(5, 0) - product(0, 0)), 1e-2);
-  }
-}
-
-TEST(Append, SaturatesInFp8) {
-  for (const auto& [dtype, largest] : {std::pair{DType::f8e4m3, 448.0}, {DType::f8e5m2, 57344.0}}) {
-    AppendCase one;
-    Append& what = one.what;
-    what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 6});
-    what.k = what.v = TensorDesc::contiguous(dtype, {1, 1, 2, 6});
-    what.seqlens_kv = i32(1);
-    one.add_described();
-    one.at("k").fill([] { return 0.0; });
-    one.at("v").fill([] { return 0.0; });
-    one.at("seqlens_kv").set(0, 1);
-    for (const char* const name : {"k_new", "v_new"}) {
-      const double rows[] = {1e6, -1e6, kInf, -kInf, 1.0, kNaN};
-      one.at(name).fill([&, n = 0]() mutable { return rows[n++]; });
-    }
-    ASSERT_TRUE(append(what, one.arguments()).ok());
-    for (const char* const name : {"k", "v"}) {
-      const double want[] = {largest, -largest, largest, -largest, 1.0};
-      for (int64_t d = 0; d < 5; ++d) EXPECT_EQ(one.at(name).get(6 + d), want[d]) << d;
-      EXPECT_TRUE(std::isnan(one.at(name).get(11)));
-    }
   }
 }
 

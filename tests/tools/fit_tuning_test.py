@@ -21,14 +21,19 @@ class FitTuning(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
 
-    def fit(self, us: float, **gpu) -> tuple[subprocess.CompletedProcess, bool]:
+    def fit(self, us: float, kind: str, **gpu) -> tuple[subprocess.CompletedProcess, bool]:
         """Fits a grid in which everything takes this long; returns whether the file is unchanged."""
         device = {key: value for key, value in GPU.items() if key != "sm_clock_mhz"}
         device |= {"sm_clock_max_mhz": 1500, "shared_memory_per_block": 232448} | gpu
-        grid = {"kind": "small_grid", "library": {"commit": "abc"}, "device": device,
-                "rows": [{"dtype": "f16", "heads": heads, "seqlen": seqlen, "head_dim": 64, "causal": causal,
-                          "kernels": [{"kernel": kernel, "us": us} for kernel in KERNELS]}
-                         for heads in (1, 8) for seqlen in (128, 512) for causal in (False, True)]}
+        shapes = [(heads, seqlen, causal) for heads in (1, 8) for seqlen in (128, 512) for causal in (False, True)]
+        rows = [{"dtype": "f16", "heads": heads, "seqlen": seqlen, "head_dim": 64, "causal": causal,
+                 "kernels": [{"kernel": kernel, "us": us} for kernel in KERNELS]} for heads, seqlen, causal in shapes]
+        cases = [{"suite": "small_grid", "dtype": "f16", "batch": 1, "heads_q": heads, "heads_kv": heads,
+                  "seqlen_q": seqlen, "seqlen_kv": seqlen, "head_dim": 64, "causal": causal,
+                  "rows": [{"source": "flashcore", "implementation": kernel, "times": {"sustained": {"p50_us": us}}}
+                           for kernel in KERNELS]} for heads, seqlen, causal in shapes]
+        grid = {"kind": kind, "library": {"commit": "abc"}, "device": device,
+                **({"cases": cases} if kind == "bench" else {"rows": rows})}
         (self.root / "grid.json").write_text(json.dumps(grid), encoding="utf-8")
         document = {"gpu": GPU, "measurements": [{"file": "grid.json", "commit": ""}],
                     "measured": {"most_waves": 8, "most_steps": 8}, "fit": {"seed": 1, "folds": 2}}
@@ -40,13 +45,17 @@ class FitTuning(unittest.TestCase):
         return done, file.read_text(encoding="utf-8") == before
 
     def test_a_constant_at_a_bound_is_an_error(self):
-        done, unchanged = self.fit(1e-3)
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("at a bound of the search", done.stderr)
-        self.assertTrue(unchanged)
+        said = set()
+        for kind in ("small_grid", "bench"):
+            done, unchanged = self.fit(1e-3, kind)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("at a bound of the search", done.stderr)
+            self.assertTrue(unchanged)
+            said.add(done.stderr)
+        self.assertEqual(len(said), 1, said)  # the rows are the same
 
     def test_recordings_of_another_gpu_are_an_error(self):
-        done, unchanged = self.fit(5, name="NVIDIA X2")
+        done, unchanged = self.fit(5, "bench", name="NVIDIA X2")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("gpu: is not what the recordings were made on, NVIDIA X2", done.stderr)
         self.assertTrue(unchanged)

@@ -3,6 +3,7 @@ results are judged on a GPU, by the gate before every time."""
 import importlib.metadata
 import pathlib
 import sys
+import time
 import types
 import unittest
 from unittest import mock
@@ -435,6 +436,13 @@ class Peers(unittest.TestCase):
         self.assertEqual(names("cuda:0", "flex,flash"), ["flash", "flex"])
         self.assertEqual(names("cpu", "auto"), ["flash"])
         self.assertEqual(names("cpu", "flash,math"), ["flash", "math"])
+
+    def test_processor_time_leaves_waiting_out(self):
+        limits = {"warm_up_seconds": 0, "sample_seconds": 0, "min_samples": 2, "max_samples": 2, "seconds": 0}
+        wall, _ = peers_torch.CpuTimer().samples(lambda: time.sleep(0.02), limits)
+        busy, _ = peers_torch.CpuTimer().samples(lambda: time.sleep(0.02), limits | {"processor_threads": 2})
+        self.assertGreaterEqual(min(wall), 0.02)
+        self.assertLess(max(busy), 0.01)
 
 
 if __name__ == "__main__":

@@ -336,6 +336,25 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/small.md"))
 
+    def test_small_grids_of_bench_are_the_same_tables(self):
+        (self.root / "docs/small.md").write_text(
+            markers(["small eager", "small eager where", "small grid ahead"]))
+        kernel = "forward_sm80_throughput"
+
+        def grid(us, rows):
+            one = fixtures.case("small_grid", "8,512/512,64", 1, 8, 512, 64, False,
+                                [(kernel, us, "flashcore", self.print_of(kernel)), *rows])
+            one["rows"][0] |= {"default": True, "host_us": us + 1}
+            return json.dumps(self.bench | {"cases": [one]})
+
+        for name, us, peers in (("grid", 4.0, [("flash", 6.0, "peer", "")]), ("eager", 4.0, []), ("eager-early", 3.0, [])):
+            (self.root / f"docs/evidence/small-{name}-h200.json").write_text(grid(us, peers))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in (f"| `{kernel}` | `{kernel}`, early |",
+                     "| 8, 512, 64, bf16 | 4.00 / 5.00 | 3.00 / 4.00 |",
+                     "| bf16 | 1 | 1.50 | 1.50 | 1.50 | 0 |"):
+            self.assertIn(part, self.text("docs/small.md"))
+
     def test_packed_batches_stand_beside_dense_ones(self):
         self.run_tool("--no-pictures")
         self.assertIn("<!-- generated: packed -->\nNot measured yet.\n", self.text("docs/results.md"))
@@ -378,6 +397,31 @@ class Pages(Tree):
         (self.root / "docs/evidence/bench-cpu.json").write_text(json.dumps(evidence))
         self.run_tool("--no-pictures")
         self.assertIn("| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |", self.text("docs/results.md"))
+
+    def test_the_goals_of_a_cpu_are_cases_of_bench(self):
+        def case(suite, name, us, dtype="f32", sizes=(1, 8, 512, 64), peers=()):
+            one = fixtures.case(suite, name, *sizes, False, [("cpu_simd", us, "flashcore", "x"), *peers], dtype)
+            one["rows"][0]["workspace_bytes"] = 1 << 20
+            return one
+
+        unfused = [("openblas", 150.0, "peer"), ("openblas_by_operator", 300.0, "peer")]
+        evidence = fixtures.bench([
+            case("cpu_peak", "(2, 8, 2048, 128) f32", 100.0, peers=unfused),
+            case("cpu_dtypes", "(1, 8, 2048, 128) f32", 100.0),
+            case("cpu_dtypes", "(1, 8, 2048, 128) bf16", 50.0, "bf16"),
+            case("cpu_seqlens", "(1, 4, 512, 64) f32", 1000.0, sizes=(1, 4, 500, 64)),
+            case("cpu_heads", "(1, 4, 1024, 64) f32", 4000.0, sizes=(1, 4, 1024, 64)),
+            case("cpu_others", "(2, 8, 2048, 128) f32 causal", 9000.0)])
+        evidence["device"] = {"name": "A processor", "kind": "cpu", "threads": 2}
+        evidence["ceilings"]["sustained"]["matrix_product"]["f32"] = {"tflops": 10.0}
+        (self.root / "docs/evidence/cpu-a.json").write_text(json.dumps(evidence))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("`docs/evidence/cpu-a.json`: A processor", "A processor, 2 threads |",
+                     "share of the FMA peak (goal 60%) | 5369 GFLOP/s, 54% |",
+                     "fp8 over fp32, time, (1,8,2048,128) | 0.50 |",
+                     "D 64 and 128 (goal 3) | 3.0 times |", "head by head, time, D 64 and 128 | 1.5 times |",
+                     "| 1.000 (500) |", "| 1.000 |", "| 1.0 to 1.0 MiB |", "causal, fp32 | 9.00 ms |"):
+            self.assertIn(part, self.text("docs/cpu.md"))
 
     def test_decode_on_a_cpu_has_its_share_of_the_read_rate(self):
         pages = fixtures.case("decode", "b4/page16", 4, 8, 1, 128, False,

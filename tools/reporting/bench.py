@@ -73,6 +73,7 @@ def peer_name(name: str) -> str:
     names = {"flash": "PyTorch flash (FA2)", "cudnn": "PyTorch cuDNN",
              "cudnn_direct": "cuDNN from C++", "efficient": "PyTorch efficient",
              "math": "PyTorch math", "flex": "FlexAttention", "openblas": "OpenBLAS, unfused",
+             "openblas_by_operator": "OpenBLAS, operator by operator",
              "onednn": "oneDNN, unfused",
              "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "fa4": "FlashAttention-4",
              "flashinfer": "FlashInfer", "xformers": "xFormers"}

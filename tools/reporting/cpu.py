@@ -1,6 +1,37 @@
-"""The parts that come from the evidence that `flashcore_cpu_report` wrote."""
+"""The parts that come from `flashcore bench` on bench/cases/cpu_goals.json."""
 from reporting.evidence import NOT_MEASURED, Evidence
 from reporting.text import cell, listed, table
+
+
+def of_bench(evidence: dict) -> dict:
+    """As a file of kind "cpu", from before `flashcore bench` had these cases."""
+    protocol = next(iter(evidence["protocols"]))
+    peak = 1e3 * evidence["ceilings"][protocol]["matrix_product"]["f32"]["tflops"]
+
+    def seconds(one: dict, name: str) -> float | None:
+        return next((1e-6 * row["times"][protocol]["p50_us"] for row in one["rows"]
+                     if row["implementation"] == name and protocol in row["times"]), None)
+
+    def of(suite: str) -> list[dict]:
+        found = []
+        for one in evidence["cases"]:
+            time = seconds(one, "cpu_simd") if one["suite"] == suite else None
+            if time is not None:
+                workspace = next(row.get("workspace_bytes", 0) for row in one["rows"]
+                                 if row["implementation"] == "cpu_simd")
+                found.append({"case": one["name"], "seconds": time, "gflop_per_second": 1e-9 * one["flop"] / time,
+                              "peak_gflop_per_second": peak, "seqlen": one["seqlen_q"], "workspace_bytes": workspace,
+                              "heads": one["batch"] * one["heads_q"],
+                              "ns_per_pair": 1e9 * time / (one["batch"] * one["heads_q"] * one["seqlen_q"] ** 2),
+                              "unfused_by_operator_seconds": seconds(one, "openblas_by_operator"),
+                              "unfused_by_head_seconds": seconds(one, "openblas")})
+        return found
+
+    unfused = [row for row in of("cpu_peak") if row["unfused_by_operator_seconds"] and row["unfused_by_head_seconds"]]
+    return evidence | {"clock": "processor time" if protocol == "processor" else "wall time", "peak": of("cpu_peak"),
+                       "unfused": {"rows": unfused[::-1]}, "dtypes": of("cpu_dtypes"),
+                       "scaling": {"seqlen": of("cpu_seqlens"), "heads": of("cpu_heads")},
+                       "others": of("cpu_others") + of("cpu_dtypes")}
 
 
 def column(name: str, evidence: dict) -> str:
@@ -81,5 +112,7 @@ def goals(files: dict[str, dict]) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    files = all_evidence.of_kind("cpu")
+    files = all_evidence.of_kind("cpu") | {
+        name: of_bench(file) for name, file in all_evidence.of_kind("bench").items()
+        if any(one["suite"] == "cpu_peak" for one in file["cases"])}
     return {"cpu goals": lambda: goals(files) if files else NOT_MEASURED, "cpu where": lambda: listed(files)}

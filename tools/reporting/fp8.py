@@ -1,5 +1,5 @@
 """How far the kernels for fp8 are from right, beside their speed, and what amax_o and amax_s cost: from
-what `flashcore_fp8_accuracy` and `flashcore bench --suite fp8_modes` and `--suite amax` wrote."""
+what `flashcore verify --errors fp8` and `flashcore bench --suite fp8_modes` and `--suite amax` wrote."""
 import statistics
 
 from reporting.bench import Bench, implementations, label

@@ -1,4 +1,4 @@
-"""What quantisation costs, from the evidence that `flashcore_quantize_report` wrote."""
+"""What quantisation costs, from `flashcore verify --errors quantization`."""
 from reporting.evidence import Evidence, where
 from reporting.text import cell, table
 

@@ -1,16 +1,42 @@
-"""The parts that come from the evidence of flashcore_small_grid: problems of one batch entry."""
+"""The parts that come from `flashcore bench` on the lists of tools/tuning/off_grid.py: problems of one batch entry."""
 import statistics
 
 from reporting.evidence import STALE, Evidence, where
 from reporting.text import cell, cut_short, table, us
 
-GRID, EAGER = "small-grid-h200", "small-eager-h200"  # docs/evidence
+GRID, EAGER, EARLY = "small-grid-h200", "small-eager-h200", "small-eager-early-h200"  # docs/evidence
+
+
+def cells(one: dict) -> list[dict]:
+    """A case's kernels and peers, and their times."""
+    found = []
+    for row in one["rows"]:
+        peer = row["source"] == "peer"
+        cell_ = {"kernel": f"PyTorch {row['implementation']}" if peer else row["implementation"],
+                 "fingerprint": row["fingerprint"]}
+        if "sustained" in row["times"]:
+            cell_["us"] = row["times"]["sustained"]["p50_us"]
+        if "host_us" in row and not peer:
+            cell_["eager_us"] = row["host_us"]
+        found.append(cell_)
+    return found
+
+
+def of_bench(evidence: dict) -> list[dict]:
+    """As rows of a file from before `flashcore bench` had these cases; the library's choice is marked."""
+    return [{"heads": one["heads_q"], "seqlen": one["seqlen_q"], "head_dim": one["head_dim"], "causal": one["causal"],
+             "dtype": one["dtype"], "kernels": cells(one),
+             "chosen": next((row["implementation"] for row in one["rows"] if row.get("default")), "")}
+            for one in evidence["cases"]]
 
 
 class Grid:
-    def __init__(self, evidence: dict, is_stale):
+    def __init__(self, evidence: dict, is_stale, early: dict | None = None):
+        """`early`: the same cases, each call started early."""
         self.evidence, self.is_stale = evidence, is_stale
-        self.rows = evidence["rows"]
+        self.rows = of_bench(evidence) if evidence["kind"] == "bench" else evidence["rows"]
+        for row, other in zip(self.rows, of_bench(early) if early else [], strict=False):
+            row["kernels"] += [one | {"kernel": one["kernel"] + " early"} for one in other["kernels"]]
 
     def kernels(self) -> list[str]:
         """Those with a time, in the order they appear."""
@@ -26,7 +52,11 @@ class Grid:
         return f"`{cell(name)}`" + (f", {cell(how)}" if how else "") + (STALE if stale else "")
 
     def where(self) -> str:
-        return cell(f"{where(self.evidence)} {self.evidence['timing']}.") + cut_short(self.evidence, "cases")
+        return cell(f"{where(self.evidence)} {self.timing()}.") + cut_short(self.evidence, "cases")
+
+    def timing(self) -> str:
+        protocols = self.evidence.get("protocols", {})
+        return self.evidence["timing"] if "timing" in self.evidence else protocols["sustained"]
 
     def lines(self) -> list[list[str]]:
         """Device time of a call; where it was measured, that of a call of an eager loop after it."""
@@ -74,7 +104,8 @@ class Grid:
 
 def parts(all_evidence: Evidence) -> dict:
     def of(name, make):
-        return all_evidence.part(name, lambda file: make(Grid(file, all_evidence.is_stale)))
+        early = all_evidence.files.get(EARLY) if name == EAGER else None
+        return all_evidence.part(name, lambda file: make(Grid(file, all_evidence.is_stale, early)))
 
     return {"small eager": of(EAGER, Grid.table), "small eager where": of(EAGER, Grid.where),
             "small grid where": of(GRID, Grid.where),

@@ -63,6 +63,27 @@ void read_tiles(const ordered_json& document, size_t recording, std::vector<Row>
   }
 }
 
+// A case of a `flashcore bench` evidence file.
+Row row_of(const ordered_json& one, size_t recording) {
+  ForwardProblem p;
+  p.dtype = dtype_of(one["dtype"]);
+  p.batch = one["batch"];
+  p.heads_q = one["heads_q"];
+  p.heads_kv = one["heads_kv"];
+  p.seqlen_q = one["seqlen_q"];
+  p.seqlen_kv = one["seqlen_kv"];
+  p.head_dim_qk = p.head_dim_v = one["head_dim"];
+  p.k.batch = p.v.batch = p.heads_kv * p.seqlen_kv * p.head_dim_qk;
+  if (one["causal"]) p.band.right = 0;
+  Row row{p, {}, recording};
+  for (const ordered_json& timed : one["rows"]) {
+    if (timed["source"] != "flashcore" || !timed.contains("times")) continue;
+    if (!timed["times"].contains("sustained")) continue;
+    row.us[timed["implementation"].get<std::string>()] = timed["times"]["sustained"]["p50_us"];
+  }
+  return row;
+}
+
 int64_t head_dim_of(const ForwardProblem& p) { return std::max(p.head_dim_qk, p.head_dim_v); }
 
 std::string text_of(const ForwardProblem& p) {
@@ -129,24 +150,27 @@ Result<Recordings> read_recordings(const std::filesystem::path& root,
     const Result<ordered_json> document = read_json(root / name);
     if (!document.ok()) return document.status();
     const size_t recording = all.commits.size();
-    const bool is_grid = document->contains("kind") && (*document)["kind"] == "small_grid";
-    if (is_grid) {
-      const ordered_json& device = (*document)["device"];
-      all.device.device = {DeviceKind::cuda, 0};
-      all.device.name = device["name"];
-      all.device.compute_capability = device["compute_capability"];
-      all.device.multiprocessors = device["multiprocessors"];
-      all.device.shared_memory_per_block = device["shared_memory_per_block"];
-      all.sm_clock_mhz = device["sm_clock_max_mhz"];
-      read_grid(*document, recording, all.rows);
-      all.commits.push_back((*document)["library"]["commit"]);
-    } else {
+    if (!document->contains("kind")) {  // of the tiles, before `flashcore bench` had these cases
       read_tiles(*document, recording, all.rows);
       all.commits.push_back((*document)["commit"]);
+      continue;
     }
+    const ordered_json& device = (*document)["device"];
+    all.device.device = {DeviceKind::cuda, 0};
+    all.device.name = device["name"];
+    all.device.compute_capability = device["compute_capability"];
+    all.device.multiprocessors = device["multiprocessors"];
+    all.device.shared_memory_per_block = device["shared_memory_per_block"];
+    all.sm_clock_mhz = device["sm_clock_max_mhz"];
+    all.commits.push_back((*document)["library"]["commit"]);
+    if ((*document)["kind"] == "small_grid") {  // likewise
+      read_grid(*document, recording, all.rows);
+      continue;
+    }
+    for (const ordered_json& one : (*document)["cases"]) all.rows.push_back(row_of(one, recording));
   }
   if (all.device.name.empty()) {
-    return Status(StatusCode::invalid_argument, "measurements: none of flashcore_small_grid");
+    return Status(StatusCode::invalid_argument, "measurements: none is evidence of a GPU");
   }
   return all;
 }
@@ -156,23 +180,7 @@ std::vector<Row> report_rows(const ordered_json& evidence) {
   for (const ordered_json& one : evidence["cases"]) {
     const std::string suite = one["suite"];
     if (suite != "five" && suite != "sweep" && suite != "small") continue;
-    ForwardProblem p;
-    p.dtype = dtype_of(one["dtype"]);
-    p.batch = one["batch"];
-    p.heads_q = one["heads_q"];
-    p.heads_kv = one["heads_kv"];
-    p.seqlen_q = one["seqlen_q"];
-    p.seqlen_kv = one["seqlen_kv"];
-    p.head_dim_qk = p.head_dim_v = one["head_dim"];
-    p.k.batch = p.v.batch = p.heads_kv * p.seqlen_kv * p.head_dim_qk;
-    if (one["causal"]) p.band.right = 0;
-    Row row{p, {}, 0};
-    for (const ordered_json& timed : one["rows"]) {
-      if (timed["source"] != "flashcore" || !timed.contains("times")) continue;
-      if (!timed["times"].contains("sustained")) continue;
-      row.us[timed["implementation"].get<std::string>()] = timed["times"]["sustained"]["p50_us"];
-    }
-    rows.push_back(std::move(row));
+    rows.push_back(row_of(one, 0));
   }
   return rows;
 }

@@ -1,6 +1,5 @@
-// Kernels of backward_sm90 on scores unlike the scores of N(0, 1) inputs, and several runs of one
-// plan at once, in graphs and on streams. Skipped where there is no GPU of compute capability 9.0.
-#include <cuda_runtime_api.h>
+// Kernels of backward_sm90 on scores unlike the scores of N(0, 1) inputs. Skipped where there is no GPU of compute
+// capability 9.0.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -15,7 +14,7 @@
 #include "bench/tensors/backward_set.hpp"
 #include "flashcore/flashcore.hpp"
 #include "tests/cuda/device/gpu.hpp"
-#include "tests/cuda/device/own_stream.hpp"
+#include "tests/cuda/device/promises.hpp"
 
 namespace flashcore {
 namespace {
@@ -31,50 +30,41 @@ Problem problem_of(DType dtype, int64_t head_dim, bool causal) {
   return p;
 }
 
-constexpr const char* kSplit = "backward_sm90:split";
-
 // Those that compute a problem. backward_sm90:split has no softcap.
 std::vector<const char*> kernels_of(const Problem& p) {
   if (p.q.shape.back() > 128) return {"backward_sm90:wide"};
   if (p.softcap > 0) return {"backward_sm90"};
-  return {"backward_sm90", kSplit};
+  return {"backward_sm90", "backward_sm90:split"};
 }
 
-Result<Plan> plan_of(const bench::HostBackward& host, bool deterministic, const char* kernel) {
-  PlanOptions options;
-  options.device = first_gpu();
+PlanOptions options_of(const char* kernel, bool deterministic) {
+  PlanOptions options = on_gpu(kernel);
   options.deterministic = deterministic;
-  options.kernel = kernel;
-  return make_backward_plan(host.forward.problem, host.gradients, options);
+  return options;
 }
 
-std::vector<std::byte> bits_of(const bench::HostBackward& host) {
-  std::vector<std::byte> bits;
-  for (const char* const name : {"dq", "dk", "dv"}) {
-    const auto memory = host.at(name).memory();
-    bits.insert(bits.end(), memory.begin(), memory.end());
-  }
-  return bits;
+// The outputs are in `host` afterwards.
+void run_on_gpu(bench::HostBackward& host, const PlanOptions& options) {
+  bench::poison_outputs(host);
+  Result<bench::Execution> execution =
+      bench::Execution::prepare(plan_of(host, options), first_gpu(), host);
+  ASSERT_TRUE(execution.ok()) << execution.status().message();
+  ASSERT_TRUE(execution->run().ok());
+  const Status fetched = execution->fetch();
+  ASSERT_TRUE(fetched.ok()) << fetched.message();
 }
 
 void expect_right(bench::HostBackward& host, const bench::GradientReferences& reference,
                   const char* kernel) {
   SCOPED_TRACE(kernel);
-  std::vector<std::byte> first;
+  Outputs first;
   for (const bool deterministic : {true, true, false}) {
-    const Result<Plan> plan = plan_of(host, deterministic, kernel);
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    bench::poison_outputs(host);
-    Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), host);
-    ASSERT_TRUE(execution.ok()) << execution.status().message();
-    ASSERT_TRUE(execution->run().ok());
-    const Status fetched = execution->fetch();
-    ASSERT_TRUE(fetched.ok()) << fetched.message();
+    ASSERT_NO_FATAL_FAILURE(run_on_gpu(host, options_of(kernel, deterministic)));
     EXPECT_EQ(bench::judge(host, reference).failure, "");
     if (first.empty()) {
-      first = bits_of(host);
+      first = outputs_of(host);
     } else if (deterministic) {
-      EXPECT_EQ(first, bits_of(host));
+      EXPECT_EQ(first, outputs_of(host));
     }
   }
 }
@@ -206,14 +196,7 @@ TEST(BackwardSm90, StartsThatFallGiveZeros) {
       constexpr double kFalling[] = {0, 1400, 300, 1500};
       for (int64_t i = 0; i <= kEntries; ++i) host->forward.at(name).set(i, kFalling[i]);
     }
-    const Result<Plan> plan = plan_of(*host, true, "backward_sm90");
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    bench::poison_outputs(*host);
-    Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), *host);
-    ASSERT_TRUE(execution.ok()) << execution.status().message();
-    ASSERT_TRUE(execution->run().ok());
-    const Status fetched = execution->fetch();
-    ASSERT_TRUE(fetched.ok()) << fetched.message();
+    ASSERT_NO_FATAL_FAILURE(run_on_gpu(*host, options_of("backward_sm90", true)));
     for (const char* const name : {"dq", "dk", "dv"}) {
       const bench::HostTensor& found = host->at(name);
       for (int64_t i = 0; i < found.elements(); ++i) ASSERT_EQ(found.get(i), 0) << name << " " << i;
@@ -221,88 +204,27 @@ TEST(BackwardSm90, StartsThatFallGiveZeros) {
   }
 }
 
-// ---- several runs of one plan
-
-bench::HostBackward many_tiles(int64_t head_dim, bool causal, uint64_t seed) {
-  Problem p;
-  p.q = p.o = TensorDesc::contiguous(DType::bf16, {1, 4, 260, head_dim});
-  p.k = p.v = TensorDesc::contiguous(DType::bf16, {1, 2, 260, head_dim});
-  p.lse = TensorDesc::contiguous(DType::f32, {1, 4, 260});
-  p.causal = causal;
-  Result<bench::HostBackward> host = bench::make_host_backward(bench::make_host_problem(p, seed),
-                                                               bench::gradients_of(p, false), seed);
-  EXPECT_TRUE(host.ok()) << host.status().message();
-  return std::move(*host);
-}
-
-// One plan's runs on inputs of two seeds, and what they give when they run alone.
-class TwoRuns {
- public:
-  TwoRuns(int64_t head_dim, bool causal, bool split) {
-    for (const uint64_t seed : {21, 22}) hosts_.push_back(many_tiles(head_dim, causal, seed));
-    const std::vector<const char*> kernels = kernels_of(hosts_[0].forward.problem);
-    const Result<Plan> plan = plan_of(hosts_[0], true, split ? kernels.back() : kernels.front());
-    EXPECT_TRUE(plan.ok()) << plan.status().message();
-    for (bench::HostBackward& host : hosts_) {
-      bench::poison_outputs(host);
-      Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), host);
-      EXPECT_TRUE(execution.ok()) << execution.status().message();
-      executions_.push_back(std::move(*execution));
-      EXPECT_TRUE(executions_.back().run().ok());
-      EXPECT_TRUE(executions_.back().fetch().ok());
-      alone_.push_back(bits_of(host));
+std::vector<Promised> promises() {
+  std::vector<Promised> all;
+  for (const int64_t head_dim : {64, 128, 256}) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {1, 4, 260, head_dim});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {1, 2, 260, head_dim});
+    p.lse = TensorDesc::contiguous(DType::f32, {1, 4, 260});
+    p.causal = true;
+    const auto make = [p](int64_t, uint64_t seed) {
+      Result<bench::HostBackward> host = bench::make_host_backward(
+          bench::make_host_problem(p, seed), bench::gradients_of(p, false), seed);
+      EXPECT_TRUE(host.ok()) << host.status().message();
+      return std::move(*host);
+    };
+    for (const char* const kernel : kernels_of(p)) {
+      all.push_back({std::to_string(head_dim), options_of(kernel, true), make});
     }
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
-  bench::Execution& operator[](size_t i) { return executions_[i]; }
-
-  void expect_same(size_t i) {
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    bench::poison_outputs(hosts_[i]);
-    EXPECT_TRUE(executions_[i].fetch().ok());
-    EXPECT_EQ(alone_[i], bits_of(hosts_[i])) << "inputs " << i;
-  }
-
- private:
-  std::vector<bench::HostBackward> hosts_;
-  std::vector<bench::Execution> executions_;
-  std::vector<std::vector<std::byte>> alone_;
-};
-
-// Head dimensions, and whether by backward_sm90:split.
-constexpr std::pair<int64_t, bool> kRuns[] = {
-    {64, false}, {128, false}, {256, false}, {64, true}, {128, true}};
-
-TEST(BackwardSm90, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
-  if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  for (const auto& [head_dim, split] : kRuns) {
-    TwoRuns runs(head_dim, true, split);
-    const OwnStream streams[2];
-    for (int i = 0; i < 3; ++i) {
-      for (size_t r = 0; r < 2; ++r) EXPECT_TRUE(runs[r].run({streams[r].get()}).ok());
-    }
-    for (size_t r = 0; r < 2; ++r) runs.expect_same(r);
-  }
+  return all;
 }
-
-// Capture fails on any allocation or synchronisation.
-TEST(BackwardSm90, AGraphOfItReplays) {
-  if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  for (const auto& [head_dim, split] : kRuns) {
-    TwoRuns runs(head_dim, true, split);
-    const OwnStream stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
-    for (int i = 0; i < 2; ++i) EXPECT_TRUE(runs[0].run({stream.get()}).ok());
-    ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
-    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
-    runs.expect_same(0);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-  }
-}
+INSTANTIATE_TEST_SUITE_P(BackwardSm90, Promises, testing::ValuesIn(promises()));
 
 }  // namespace
 }  // namespace flashcore

@@ -1,23 +1,15 @@
-// forward_converted:fp8 on a GPU: its two or three launches in a stream and in a graph, and what its
-// workspace held before.
-#include <cuda_runtime_api.h>
+// What forward_converted:fp8, two or three launches, promises on a GPU.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "bench/cases/fp8_problem.hpp"
-#include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
-#include "flashcore/flashcore.hpp"
-#include "tests/cuda/device/device_tensors.hpp"
-#include "tests/cuda/device/gpu.hpp"
-#include "tests/cuda/device/own_stream.hpp"
+#include "tests/cuda/device/promises.hpp"
 
 namespace flashcore {
 namespace {
-
-const Device kGpu = first_gpu();
 
 // What comes between the conversions, and after them.
 struct Subject {
@@ -41,105 +33,32 @@ Problem problem_of(const Subject& s) {
   return p;
 }
 
-void set_lengths(bench::HostProblem& host, int64_t first, int64_t second) {
-  host.at("seqlens_kv").set(0, static_cast<double>(first));
-  host.at("seqlens_kv").set(1, static_cast<double>(second));
-}
-
-bench::HostProblem made(const Subject& s) {
+// Every fourth seed has the longest entry.
+bench::HostProblem made(const Subject& s, uint64_t seed) {
   bench::HostProblem host = bench::allocate(problem_of(s));
-  bench::fill_fp8_inputs(host, 3);
-  set_lengths(host, s.seqlen, 100);
+  bench::fill_fp8_inputs(host, seed);
+  const int64_t lengths[] = {0, 1, 257, s.seqlen};
+  host.at("seqlens_kv").set(0, static_cast<double>(lengths[seed % 4]));
+  host.at("seqlens_kv").set(1, seed % 4 == 3 ? 100 : 3);
   return host;
 }
 
-Plan plan_of(const Subject& s, const Problem& problem) {
-  PlanOptions options;
-  options.device = kGpu;
-  options.kernel = "forward_converted:fp8";
-  options.early_start = s.early;
-  const Result<Plan> plan = make_plan(problem, options);
-  EXPECT_TRUE(plan.ok()) << plan.status().message();
-  return *plan;
-}
-
-class ForwardFp8Converted : public testing::TestWithParam<Subject> {
- protected:
-  void SetUp() override {
-    for (const DeviceInfo& device : devices()) {
-      const bool same = device.device.kind == kGpu.kind && device.device.index == kGpu.index;
-      if (same && device.compute_capability >= 80) return;
-    }
-    GTEST_SKIP() << "there is no GPU that runs forward_converted:fp8";
+std::vector<Promised> promises() {
+  std::vector<Promised> all;
+  for (const Subject& s :
+       {Subject{"bf16"}, Subject{"early", DType::bf16, false, false, true},
+        Subject{"f16_lse", DType::f16, true}, Subject{"e4m3_largest", DType::f8e4m3, true, true},
+        Subject{"long", DType::f32, false, true, false, 1500},
+        Subject{"mixed", DType::f16, true, false, false, 300, DType::f8e4m3, DType::f8e5m2},
+        Subject{"mixed_keys", DType::bf16, false, true, false, 300, DType::f8e5m2,
+                DType::f8e4m3}}) {
+    PlanOptions options = on_gpu("forward_converted:fp8");
+    options.early_start = s.early;
+    all.push_back({s.name, options, [s](int64_t, uint64_t seed) { return made(s, seed); }});
   }
-};
-
-INSTANTIATE_TEST_SUITE_P(All, ForwardFp8Converted,
-                         testing::Values(Subject{"bf16"},
-                                         Subject{"early", DType::bf16, false, false, true},
-                                         Subject{"f16_lse", DType::f16, true},
-                                         Subject{"e4m3_largest", DType::f8e4m3, true, true},
-                                         Subject{"long", DType::f32, false, true, false, 1500},
-                                         Subject{"mixed", DType::f16, true, false, false, 300,
-                                                 DType::f8e4m3, DType::f8e5m2},
-                                         Subject{"mixed_keys", DType::bf16, false, true, false, 300,
-                                                 DType::f8e5m2, DType::f8e4m3}),
-                         [](const auto& one) { return one.param.name; });
-
-void run_once(const Plan& plan, bench::HostProblem& host, int fill) {
-  bench::poison_outputs(host);
-  const DeviceTensors tensors(host);
-  const Workspace workspace(plan.workspace_bytes(), fill);
-  const OwnStream stream;
-  const Status status =
-      plan.run(tensors.arguments(host), workspace.data(), workspace.bytes(), Stream{stream.get()});
-  ASSERT_TRUE(status.ok()) << status.message();
-  tensors.download_outputs(host);
+  return all;
 }
-
-TEST_P(ForwardFp8Converted, PassesTheGatesWhateverTheWorkspaceHeld) {
-  bench::HostProblem host = made(GetParam());
-  const Plan plan = plan_of(GetParam(), host.problem);
-  const Result<bench::Reference> reference = bench::compute_reference(host);
-  ASSERT_TRUE(reference.ok()) << reference.status().message();
-  Outputs first;
-  for (const int fill : {0x00, 0xFF, 0x7F}) {
-    run_once(plan, host, fill);
-    EXPECT_EQ(bench::judge(host, *reference).failure, "") << "workspace of bytes " << fill;
-    if (first.empty()) first = outputs_of(host);
-    EXPECT_TRUE(outputs_of(host) == first) << "workspace of bytes " << fill;
-  }
-}
-
-// Capture in the global mode fails on any allocation or synchronisation.
-TEST_P(ForwardFp8Converted, AGraphServesEveryLength) {
-  bench::HostProblem host = made(GetParam());
-  const Plan plan = plan_of(GetParam(), host.problem);
-  bench::poison_outputs(host);
-  DeviceTensors tensors(host);
-  const Workspace workspace(plan.workspace_bytes(), 0xFF);
-  const OwnStream stream;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
-  const Status status =
-      plan.run(tensors.arguments(host), workspace.data(), workspace.bytes(), Stream{stream.get()});
-  EXPECT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-  for (const int64_t length : {int64_t{0}, int64_t{1}, int64_t{257}, GetParam().seqlen}) {
-    set_lengths(host, length, 3);
-    run_once(plan, host, 0);
-    const Outputs wanted = outputs_of(host);
-    bench::poison_outputs(host);
-    tensors.upload(host);
-    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
-    tensors.download_outputs(host);
-    EXPECT_TRUE(outputs_of(host) == wanted) << "length " << length;
-  }
-  cudaGraphExecDestroy(executable);
-  cudaGraphDestroy(graph);
-}
+INSTANTIATE_TEST_SUITE_P(ForwardConverted, Promises, testing::ValuesIn(promises()));
 
 }  // namespace
 }  // namespace flashcore

@@ -1,19 +1,17 @@
 // forward_sm80_throughput:fp8 by the gates of fp16, which its products have: fp8 of either kind, scales of every
 // kind, hard scales and values, O of fp8, the largest values.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <string>
+#include <vector>
 
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "tests/cuda/device/device_tensors.hpp"
-#include "tests/cuda/device/gpu.hpp"
-#include "tests/cuda/device/own_stream.hpp"
+#include "tests/cuda/device/promises.hpp"
 
 namespace flashcore {
 namespace {
@@ -22,8 +20,6 @@ constexpr const char* kKernel = "forward_sm80_throughput:fp8";
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kBatch = 2, kHeads = 4, kKvHeads = 2, kQueries = 70, kKeys = 150;
-
-const Device kGpu = first_gpu();
 
 struct Subject {
   DType inputs, o;
@@ -72,15 +68,6 @@ bench::HostProblem host_of(const Problem& problem, uint64_t seed) {
   return host;
 }
 
-Plan plan_of(const Problem& problem) {
-  PlanOptions options;
-  options.device = kGpu;
-  options.kernel = kKernel;
-  const Result<Plan> plan = make_plan(problem, options);
-  EXPECT_TRUE(plan.ok()) << plan.status().message();
-  return *plan;
-}
-
 // The limits for fp16, or for an O of bf16, without a naive computation to compare with.
 bench::GateLimits limits_for(DType o) {
   bench::GateLimits limits = bench::gate_limits(o == DType::bf16 ? o : DType::f16);
@@ -88,41 +75,18 @@ bench::GateLimits limits_for(DType o) {
   return limits;
 }
 
-void run(bench::HostProblem& host) {
-  const Plan plan = plan_of(host.problem);
-  bench::poison_outputs(host);
-  const DeviceTensors tensors(host);
-  const Workspace workspace(plan.workspace_bytes(), 0xFF);
-  const Status status = plan.run(tensors.arguments(host), workspace.data(), workspace.bytes());
-  ASSERT_TRUE(status.ok()) << status.message();
-  tensors.download_outputs(host);
-}
-
 void expect_right(bench::HostProblem& host) {
-  Result<bench::Reference> reference = bench::compute_reference(host);
-  ASSERT_TRUE(reference.ok()) << reference.status().message();
-  reference->limits = limits_for(host.problem.o.dtype);
-  run(host);
-  const bench::Verdict verdict = bench::judge(host, *reference);
-  EXPECT_TRUE(verdict.passed) << verdict.failure;
+  expect_its_gate(on_gpu(kKernel), host, limits_for(host.problem.o.dtype));
 }
 
 class ForwardSm80Fp8 : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
-    int count = 0, major = 0;
-    const bool found = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
-    if (found) cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    if (major < 8) GTEST_SKIP() << "no GPU of compute capability 8.0 or later";
+    if (!runs_here(kKernel)) GTEST_SKIP() << "no GPU of compute capability 8.0 or later";
   }
 };
 
-TEST_P(ForwardSm80Fp8, PassesTheGateOfFp16) {
-  bench::HostProblem host = host_of(problem_of(GetParam()), 1);
-  expect_right(host);
-}
-
-TEST_P(ForwardSm80Fp8, PassesItWithEveryOption) {
+TEST_P(ForwardSm80Fp8, PassesTheGateOfFp16WithEveryOption) {
   Problem problem = problem_of(GetParam());
   problem.softcap = 20;
   problem.bias = TensorDesc::contiguous(DType::f32, {1, kHeads, 1, kKeys});
@@ -186,46 +150,26 @@ TEST_P(ForwardSm80Fp8, NaNStaysInItsRows) {
   expect_right(host);
 }
 
-// The bits of a run by itself, after inputs that left other largest values.
-TEST_P(ForwardSm80Fp8, AGraphOfItReplaysOnNewInputs) {
-  const Problem problem = problem_of(GetParam());
-  bench::HostProblem host = host_of(problem, 7);
-  const Plan plan = plan_of(problem);
-  DeviceTensors tensors(host);
-  const Workspace workspace(plan.workspace_bytes(), 0);
-  const OwnStream stream;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
-  const Status status =
-      plan.run(tensors.arguments(host), workspace.data(), workspace.bytes(), Stream{stream.get()});
-  EXPECT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-  for (const uint64_t seed : {7, 8}) {
-    bench::HostProblem now = host_of(problem, seed);
-    run(now);
-    const Outputs wanted = outputs_of(now);
-    bench::poison_outputs(now);
-    tensors.upload(now);
-    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
-    tensors.download_outputs(now);
-    EXPECT_TRUE(outputs_of(now) == wanted) << "inputs of seed " << seed;
-  }
-  cudaGraphExecDestroy(executable);
-  cudaGraphDestroy(graph);
-}
+constexpr Subject kSubjects[] = {{DType::f8e4m3, DType::f16, 64, 64, 0},
+                                 {DType::f8e5m2, DType::bf16, 128, 128, 1},
+                                 {DType::f8e4m3, DType::f32, 192, 128, 16},
+                                 {DType::f8e5m2, DType::f16, 256, 256, 0},
+                                 {DType::f8e4m3, DType::f8e4m3, 72, 40, 1},
+                                 {DType::f8e4m3, DType::f8e5m2, 128, 128, 0},
+                                 {DType::f8e4m3, DType::f16, 64, 64, 0, DType::f8e5m2},
+                                 {DType::f8e5m2, DType::f32, 72, 40, 1, DType::f8e4m3}};
+INSTANTIATE_TEST_SUITE_P(Family, ForwardSm80Fp8, testing::ValuesIn(kSubjects));
 
-INSTANTIATE_TEST_SUITE_P(
-    Family, ForwardSm80Fp8,
-    testing::Values(Subject{DType::f8e4m3, DType::f16, 64, 64, 0},
-                    Subject{DType::f8e5m2, DType::bf16, 128, 128, 1},
-                    Subject{DType::f8e4m3, DType::f32, 192, 128, 16},
-                    Subject{DType::f8e5m2, DType::f16, 256, 256, 0},
-                    Subject{DType::f8e4m3, DType::f8e4m3, 72, 40, 1},
-                    Subject{DType::f8e4m3, DType::f8e5m2, 128, 128, 0},
-                    Subject{DType::f8e4m3, DType::f16, 64, 64, 0, DType::f8e5m2},
-                    Subject{DType::f8e5m2, DType::f32, 72, 40, 1, DType::f8e4m3}));
+// Inputs of other seeds have left other largest values.
+std::vector<Promised> promises() {
+  std::vector<Promised> all;
+  for (const Subject& s : kSubjects) {
+    const auto make = [s](int64_t, uint64_t seed) { return host_of(problem_of(s), seed); };
+    all.push_back({testing::PrintToString(s), on_gpu(kKernel), make, false, limits_for(s.o)});
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(ForwardSm80Fp8, Promises, testing::ValuesIn(promises()));
 
 }  // namespace
 }  // namespace flashcore

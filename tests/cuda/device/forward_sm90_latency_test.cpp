@@ -1,7 +1,6 @@
 // forward_sm90_latency, forward_sm90_latency:wide and forward_sm80_latency on a GPU, against the
 // fp64 reference: from one tile of keys up to rings that go round, tails, masks, lengths, values
-// that are not finite, repeatability, early starts.
-#include <cuda_runtime_api.h>
+// that are not finite, repeatability.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,21 +11,19 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
-#include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
 #include "bench/cases/random_problem.hpp"
-#include "bench/device/device_memory.hpp"
 #include "bench/device/execution.hpp"
 #include "bench/gate/gates.hpp"
 #include "flashcore/flashcore.hpp"
-#include "plan/table.hpp"
 #include "problem/problem.hpp"
+#include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
+#include "tests/cuda/device/promises.hpp"
 
 namespace flashcore {
 namespace {
@@ -44,9 +41,7 @@ const Variant kAmpere{"forward_sm80_latency"};
 const Device kGpu = first_gpu();
 
 PlanOptions options(const Variant& variant = kHopper) {
-  PlanOptions chosen;
-  chosen.device = kGpu;
-  chosen.kernel = variant.kernel;
+  PlanOptions chosen = on_gpu(variant.kernel);
   chosen.batch_invariant = variant.batch_invariant;
   return chosen;
 }
@@ -54,16 +49,12 @@ PlanOptions options(const Variant& variant = kHopper) {
 class ForwardSmall : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    const bool hopper = GetParam().kernel != kAmpere.kernel;
-    for (const DeviceInfo& device : devices()) {
-      if (device.device.kind != kGpu.kind || device.device.index != kGpu.index) continue;
-      if (hopper ? device.compute_capability == 90 : device.compute_capability >= 80) return;
+    if (!runs_here(GetParam().kernel)) {
+      GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
     }
-    GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
   }
 };
 class ForwardSm90Latency : public ForwardSmall {};
-class ForwardEarly : public ForwardSmall {};
 class ForwardSm80Latency : public ForwardSmall {};
 
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmall, testing::Values(kHopper, kHopperInvariant));
@@ -71,7 +62,6 @@ INSTANTIATE_TEST_SUITE_P(Medium, ForwardSmall, testing::Values(kMedium));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmall, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSm80Latency, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSm90Latency, testing::Values(kHopper));
-INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium));
 
 // Runs on poisoned outputs.
 Status run_on_gpu(bench::HostProblem& host, const PlanOptions& chosen) {
@@ -349,35 +339,13 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
     if (device.device.kind == kGpu.kind) context.device = device;
   }
   context.device.shared_memory_per_block = shared_memory;
-  Result<std::unique_ptr<bench::DeviceMemory>> memory = bench::device_memory(kGpu);
-  if (!memory.ok()) return memory.status().message();
-  std::map<std::string, void*, std::less<>> copies;
-  for (auto& [tensor_name, tensor] : host.tensors) {
-    if (bench::is_output(tensor_name)) tensor.poison();
-    const Result<void*> copy = (*memory)->allocate(tensor.memory().size());
-    if (!copy.ok()) return copy.status().message();
-    if (const Status status = (*memory)->copy_in(*copy, tensor.memory()); !status.ok()) {
-      return status.message();
-    }
-    copies.emplace(tensor_name, *copy);
-  }
-  const Arguments args = bench::bind(host.problem, [&](std::string_view tensor) -> void* {
-    return static_cast<std::byte*>(copies.find(tensor)->second) + host.at(tensor).origin();
-  });
-  for (const flashcore::Variant& kernel : variants()) {
-    if (kernel.name != name) continue;
-    const Result<PlannedKernel> planned = kernel.plan(*resolved, context);
-    if (!planned.ok()) return planned.status().message();
-    if (const Status status = planned->run(args, {}, Stream{}); !status.ok()) {
-      return status.message();
-    }
-  }
-  if (const Status status = (*memory)->synchronise(); !status.ok()) return status.message();
-  for (auto& [tensor_name, tensor] : host.tensors) {
-    if (!bench::is_output(tensor_name)) continue;
-    const Status status = (*memory)->copy_out(tensor.memory(), copies.find(tensor_name)->second);
-    if (!status.ok()) return status.message();
-  }
+  bench::poison_outputs(host);
+  const DeviceTensors tensors(host);
+  const Result<PlannedKernel> planned = find_variant(name)->plan(*resolved, context);
+  if (!planned.ok()) return planned.status().message();
+  const Status status = planned->run(tensors.arguments(host), {}, Stream{});
+  if (!status.ok()) return status.message();
+  tensors.download_outputs(host);
   return bench::judge(host, reference).failure;
 }
 
@@ -398,44 +366,26 @@ TEST_P(ForwardSm80Latency, SmallBlocks) {
   }
 }
 
-// A chain of runs in which each reads what the one before wrote, started early or not: equal bits.
-TEST_P(ForwardEarly, EarlyStartsChangeNothing) {
-  constexpr int kRuns = 40;
-  const Problem problem = bench::to_problem(one(8, 512, 512, 64));
-  bench::HostProblem host = bench::make_host_problem(problem, 3);
-  const size_t bytes = 8 * 512 * 64 * 2, lse_bytes = 8 * 512 * 4;
-  std::vector<uint16_t> results[2];
-  for (const bool early : {false, true}) {
-    PlanOptions chosen = options(GetParam());
-    chosen.early_start = early;
-    const Result<Plan> plan = make_plan(problem, chosen);
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    void* tensors[5] = {};  // k, v, two that take turns as q and o, lse
-    for (void*& tensor : tensors) ASSERT_EQ(cudaMalloc(&tensor, bytes + lse_bytes), cudaSuccess);
-    const auto copy_in = [&](void* to, const char* name) {
-      ASSERT_EQ(cudaMemcpy(to, host.at(name).data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
-    };
-    copy_in(tensors[0], "k"), copy_in(tensors[1], "v"), copy_in(tensors[2], "q");
-    cudaStream_t stream = nullptr;
-    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-    for (int run = 0; run < kRuns; ++run) {
-      Arguments args;
-      args.k = tensors[0], args.v = tensors[1];
-      args.q = tensors[2 + run % 2], args.o = tensors[2 + (run + 1) % 2];
-      args.lse = tensors[4];
-      const Status status = plan->run(args, nullptr, 0, Stream{stream});
-      ASSERT_TRUE(status.ok()) << status.message();
+std::vector<Promised> promises() {
+  std::vector<Promised> all;
+  for (const Variant& variant : {kHopper, kHopperInvariant, kMedium, kAmpere}) {
+    for (bench::Case made : {one(8, 512, 512, 64), one(25, 130, 300, 128, DType::bf16)}) {
+      made.causal = made.dtype == DType::bf16;
+      const auto make = [made](int64_t batch, uint64_t seed) {
+        bench::Case many = made;
+        many.batch = batch;
+        return bench::make_host_problem(bench::to_problem(many), seed);
+      };
+      all.push_back({.name = made.causal ? "tails" : "mission",
+                     .options = options(variant),
+                     .make = make,
+                     .is_alone_as_in_batch = variant.batch_invariant,
+                     .starts_early = variant.kernel != kAmpere.kernel});
     }
-    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    std::vector<uint16_t>& result = results[early ? 1 : 0];
-    result.resize(bytes / 2);
-    ASSERT_EQ(cudaMemcpy(result.data(), tensors[2 + kRuns % 2], bytes, cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    for (void* tensor : tensors) (void)cudaFree(tensor);
-    (void)cudaStreamDestroy(stream);
   }
-  EXPECT_EQ(results[0], results[1]);
+  return all;
 }
+INSTANTIATE_TEST_SUITE_P(ForwardLatency, Promises, testing::ValuesIn(promises()));
 
 }  // namespace
 }  // namespace flashcore

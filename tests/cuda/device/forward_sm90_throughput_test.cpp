@@ -1,8 +1,7 @@
 // forward_sm90_throughput on the device, on data made to break a softmax that takes no maximum:
-// scores that grow against and along the order of the blocks, outliers, values that are not finite;
-// and several runs of one plan at once, in graphs and on streams. Skipped where there is no GPU of
-// compute capability 9.0.
-#include <cuda_runtime_api.h>
+// scores that grow against and along the order of the blocks, outliers, values that are not finite.
+// Skipped where there is no GPU of compute capability 9.0.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +17,7 @@
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "tests/cuda/device/gpu.hpp"
-#include "tests/cuda/device/own_stream.hpp"
+#include "tests/cuda/device/promises.hpp"
 
 namespace flashcore {
 namespace {
@@ -45,24 +44,17 @@ void for_each_element(int64_t rows, int64_t head_dim,
 constexpr const char *kKernel = "forward_sm90_throughput",
                      *kTall = "forward_sm90_throughput:192x128";
 
-Result<Plan> plan_of(const Problem& problem, const char* kernel = kKernel) {
-  PlanOptions options;
-  options.device = first_gpu();
-  options.kernel = kernel;
-  return make_plan(problem, options);
-}
-
 // At head dimension 64 there is a choice of tiles, which small problems would leave untested.
+const std::vector<const char*> kTiles = {kKernel, kTall, "forward_sm90_throughput:64x128",
+                                         "forward_sm90_throughput:64x64"};
 std::vector<const char*> kernels_for(const Problem& problem) {
-  if (plan_of(problem, kTall).ok()) {
-    return {kKernel, kTall, "forward_sm90_throughput:64x128", "forward_sm90_throughput:64x64"};
-  }
+  if (make_plan(problem, on_gpu(kTall)).ok()) return kTiles;
   return {kKernel};
 }
 
 // Runs three times, with the same bits each time; the outputs are in `host` afterwards.
 void run_thrice(bench::HostProblem& host, const char* kernel) {
-  const Result<Plan> plan = plan_of(host.problem, kernel);
+  const Result<Plan> plan = make_plan(host.problem, on_gpu(kernel));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   bench::poison_outputs(host);
   Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), host);
@@ -261,86 +253,26 @@ TEST(ForwardSm90, TallAndLowTilesGiveTheSameBits) {
   }
 }
 
-// ---- several runs of one plan, each with more tiles than an H200 has multiprocessors
-
-Problem many_tiles(int64_t head_dim, bool causal) {
-  Problem p;
-  p.q = p.o = TensorDesc::contiguous(DType::bf16, {3, 12, 700, head_dim});
-  p.k = p.v = TensorDesc::contiguous(DType::bf16, {3, 4, 700, head_dim});
-  p.lse = TensorDesc::contiguous(DType::f32, {3, 12, 700});
-  p.causal = causal;
-  return p;
-}
-
-// One plan's runs on inputs of two seeds, and what they give when they run alone.
-class TwoRuns {
- public:
-  TwoRuns(const Problem& problem, const char* kernel) : plan_(plan_of(problem, kernel)) {
-    EXPECT_TRUE(plan_.ok()) << plan_.status().message();
-    for (const uint64_t seed : {21, 22}) hosts_.push_back(bench::make_host_problem(problem, seed));
-    for (bench::HostProblem& host : hosts_) {
-      bench::poison_outputs(host);
-      Result<bench::Execution> execution = bench::Execution::prepare(*plan_, first_gpu(), host);
-      EXPECT_TRUE(execution.ok()) << execution.status().message();
-      executions_.push_back(std::move(*execution));
-      EXPECT_TRUE(executions_.back().run().ok());
-      EXPECT_TRUE(executions_.back().fetch().ok());
-      const auto memory = host.at("o").memory();
-      alone_.emplace_back(memory.begin(), memory.end());
-    }
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  }
-  bench::Execution& operator[](size_t i) { return executions_[i]; }
-
-  void expect_same(size_t i) {
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    bench::poison_outputs(hosts_[i]);
-    EXPECT_TRUE(executions_[i].fetch().ok());
-    const auto memory = hosts_[i].at("o").memory();
-    EXPECT_EQ(std::memcmp(alone_[i].data(), memory.data(), memory.size()), 0) << "inputs " << i;
-  }
-
- private:
-  Result<Plan> plan_;
-  std::vector<bench::HostProblem> hosts_;
-  std::vector<bench::Execution> executions_;
-  std::vector<std::vector<std::byte>> alone_;
-};
-
-TEST(ForwardSm90, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
-  if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
+// Problems with more tiles than an H200 has multiprocessors, for each kernel that takes them.
+std::vector<Promised> promises() {
+  std::vector<Promised> all;
   for (const int64_t head_dim : {64, 128, 256}) {
     for (const bool causal : {false, true}) {
-      for (const char* kernel : kernels_for(many_tiles(head_dim, causal))) {
-        TwoRuns runs(many_tiles(head_dim, causal), kernel);
-        const OwnStream streams[2];
-        for (int i = 0; i < 20; ++i) {
-          for (size_t r = 0; r < 2; ++r) EXPECT_TRUE(runs[r].run({streams[r].get()}).ok());
-        }
-        for (size_t r = 0; r < 2; ++r) runs.expect_same(r);
+      Problem p;
+      p.q = p.o = TensorDesc::contiguous(DType::bf16, {3, 12, 700, head_dim});
+      p.k = p.v = TensorDesc::contiguous(DType::bf16, {3, 4, 700, head_dim});
+      p.lse = TensorDesc::contiguous(DType::f32, {3, 12, 700});
+      p.causal = causal;
+      const auto make = [p](int64_t, uint64_t seed) { return bench::make_host_problem(p, seed); };
+      for (const char* const kernel : head_dim == 64 ? kTiles : std::vector<const char*>{kKernel}) {
+        all.push_back(
+            {fmt::format("{}{}", head_dim, causal ? " causal" : ""), on_gpu(kernel), make});
       }
     }
   }
+  return all;
 }
-
-// Capture fails on any allocation or synchronisation.
-TEST(ForwardSm90, AGraphOfItReplays) {
-  if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  for (const int64_t head_dim : {64, 128, 256}) {
-    TwoRuns runs(many_tiles(head_dim, true), kKernel);
-    const OwnStream stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(runs[0].run({stream.get()}).ok());
-    ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
-    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
-    runs.expect_same(0);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-  }
-}
+INSTANTIATE_TEST_SUITE_P(ForwardSm90, Promises, testing::ValuesIn(promises()));
 
 }  // namespace
 }  // namespace flashcore

@@ -15,26 +15,19 @@
 
 #include "bench/cases/random_problem.hpp"
 #include "bench/cases/score_cases.hpp"
-#include "bench/device/execution.hpp"
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
+#include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
 
 namespace flashcore {
 namespace {
 
-const Device kGpu = first_gpu();
-
 class LargeScores : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const bool ampere = kernel().find("sm80") != std::string::npos;
-    for (const DeviceInfo& device : devices()) {
-      if (device.device.kind != kGpu.kind || device.device.index != kGpu.index) continue;
-      if (device.compute_capability == 90 || (ampere && device.compute_capability >= 80)) return;
-    }
-    GTEST_SKIP() << "needs a GPU of compute capability " << (ampere ? "8.0 or later" : "9.0");
+    if (!runs_here(kernel())) GTEST_SKIP() << "no GPU that " << kernel() << " runs on";
   }
 
   static std::string kernel() { return GetParam(); }
@@ -106,29 +99,13 @@ void expect_close(const bench::HostTensor& got, const std::vector<double>& want,
   }
 }
 
-// The outputs are in `host` afterwards.
-void run_on_gpu(const Plan& plan, bench::HostProblem& host) {
-  for (const char* name : {"o", "lse"}) {
-    if (host.has(name)) host.at(name).poison();
-  }
-  Result<bench::Execution> execution = bench::Execution::prepare(plan, kGpu, host);
-  ASSERT_TRUE(execution.ok()) << execution.status().message();
-  const Status ran = execution->run();
-  ASSERT_TRUE(ran.ok()) << ran.message();
-  const Status fetched = execution->fetch();
-  ASSERT_TRUE(fetched.ok()) << fetched.message();
-}
-
 // Runs and compares the kernel if it takes the problem, and returns whether it does.
 bool check(bench::HostProblem& host, const char* kernel) {
-  PlanOptions options;
-  options.device = kGpu;
-  options.kernel = kernel;
-  const Result<Plan> plan = make_plan(host.problem, options);
+  const Result<Plan> plan = make_plan(host.problem, on_gpu(kernel));
   if (!plan.ok()) return false;
   const Result<bench::Reference> reference = bench::compute_reference(host);
   EXPECT_TRUE(reference.ok()) << reference.status().message();
-  run_on_gpu(*plan, host);
+  run_once(*plan, host);
   const bench::GateLimits limits = bench::gate_limits(host.problem.q.dtype);
   expect_close(host.at("o"), reference->o, limits.max_scaled_error, "o", host.problem.o.shape[3]);
   expect_close(host.at("lse"), reference->lse, limits.lse_error, "lse", 1);
@@ -285,9 +262,7 @@ TEST_P(LargeSoftcaps, BesideScoresOfTheirSize) {
 
 // Large negative biases, steep slopes, sinks and softcaps with products of every size.
 TEST_P(ScoreCases, PassTheirGates) {
-  PlanOptions options;
-  options.device = kGpu;
-  options.kernel = GetParam();
+  const PlanOptions options = on_gpu(GetParam());
   int taken = 0;
   for (const bench::ScoreCase& one : bench::score_cases()) {
     const Result<Plan> plan = make_plan(one.problem, options);
@@ -297,7 +272,7 @@ TEST_P(ScoreCases, PassTheirGates) {
     bench::HostProblem host = bench::fill(one);
     const Result<bench::Reference> reference = bench::score_reference(one, host);
     ASSERT_TRUE(reference.ok()) << reference.status().message();
-    run_on_gpu(*plan, host);
+    run_once(*plan, host);
     const bench::Verdict verdict = bench::judge(host, *reference);
     EXPECT_TRUE(verdict.passed) << verdict.failure;
   }
@@ -307,9 +282,7 @@ TEST_P(ScoreCases, PassTheirGates) {
 // ALiBi leaves a row to a few keys. Two of similar weight and opposite values cancel, and what is
 // left has the rounding of both probabilities. The first three missed the gate of 1e-3 (1.24e-3).
 TEST_P(SteepSlopes, LeaveNoMoreRoundingThanTheLargestWeightIsWorth) {
-  PlanOptions options;
-  options.device = kGpu;
-  options.kernel = GetParam();
+  const PlanOptions options = on_gpu(GetParam());
   const bench::RandomSpace long_rows{.largest_seqlen = 400, .largest_head_dim = 256};
   const bench::RandomSpace ordinary{
       .largest_seqlen = 400, .largest_head_dim = 128, .hostile_values = false};
@@ -321,11 +294,7 @@ TEST_P(SteepSlopes, LeaveNoMoreRoundingThanTheLargestWeightIsWorth) {
     if (!plan.ok()) return false;
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, bench::describe(p)));
     bench::HostProblem host = draw.fill();
-    const Result<bench::Reference> reference = bench::compute_reference(host);
-    EXPECT_TRUE(reference.ok()) << reference.status().message();
-    run_on_gpu(*plan, host);
-    const bench::Verdict verdict = bench::judge(host, *reference);
-    EXPECT_TRUE(verdict.passed) << verdict.failure;
+    expect_its_gate(options, host);
     return true;
   };
   for (const uint64_t seed : {777003444, 61007501, 61012780}) {

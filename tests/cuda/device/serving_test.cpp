@@ -21,7 +21,7 @@
 #include "bench/tensors/random.hpp"
 #include "flashcore/quantize.hpp"
 #include "problem/transposed.hpp"
-#include "tests/cpu/serving_cases.hpp"
+#include "tests/cpu/serving_suite.hpp"
 #include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
 
@@ -30,11 +30,8 @@ namespace {
 
 using bench::HostTensor;
 using bench::Random;
-using testing::AppendCase;
 using testing::expect_appended;
-using testing::expect_merged;
 using testing::i32;
-using testing::MergeCase;
 using testing::random_append;
 using testing::random_merge;
 using testing::Sizes;
@@ -44,145 +41,39 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 const Device kGpu = first_gpu();
 
-PlanOptions on_gpu() {
-  PlanOptions options;
-  options.device = kGpu;
-  return options;
+template <class Case>
+auto moved(const DeviceTensors& device, Case& one) {
+  return one.arguments([&](HostTensor& host) { return device.there(one.tensors, host.data()); });
 }
 
-// Copies of tensors in the GPU's memory.
-class OnDevice {
- public:
-  explicit OnDevice(const std::map<std::string, HostTensor>& tensors) {
-    for (const auto& [name, tensor] : tensors) {
-      void*& copy = copies_[name];
-      const size_t bytes = tensor.memory().size();
-      EXPECT_EQ(cudaMalloc(&copy, std::max<size_t>(bytes, 1)), cudaSuccess);
-      EXPECT_EQ(cudaMemcpy(copy, tensor.memory().data(), bytes, cudaMemcpyHostToDevice),
-                cudaSuccess);
-    }
+struct OnGpu {
+  static constexpr Draws kMerges{17, 60}, kAppends{31, 150}, kColumns{41, 25};
+  static constexpr int kWrongPages = 0;
+  static std::string missing() { return capability() == 0 ? "no GPU" : ""; }
+  static Status run(MergeCase& one) {
+    return run_on_copies(one, [](const auto&... all) { return merge(all...); });
   }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() {
-    for (const auto& [name, copy] : copies_) cudaFree(copy);
-  }
-
-  // Where a pointer into a host tensor's memory points to in its copy.
-  template <class T>
-  T* there(const std::map<std::string, HostTensor>& tensors, T* pointer) const {
-    for (const auto& [name, tensor] : tensors) {
-      const auto memory = tensor.memory();
-      const auto* const byte = reinterpret_cast<const std::byte*>(pointer);
-      if (byte < memory.data() || byte > memory.data() + memory.size()) continue;
-      return reinterpret_cast<T*>(static_cast<std::byte*>(copies_.at(name)) +
-                                  (byte - memory.data()));
-    }
-    return nullptr;
-  }
-
-  // Waits for the GPU.
-  void download(std::map<std::string, HostTensor>& tensors) const {
-    const cudaError_t error = cudaDeviceSynchronize();
-    ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
-    for (auto& [name, tensor] : tensors) {
-      ASSERT_EQ(cudaMemcpy(tensor.memory().data(), copies_.at(name), tensor.memory().size(),
-                           cudaMemcpyDeviceToHost),
-                cudaSuccess);
-    }
+  static Status run(AppendCase& one) {
+    return run_on_copies(one, [](const auto&... all) { return append(all...); });
   }
 
  private:
-  std::map<std::string, void*> copies_;
+  template <class Case, class Call>
+  static Status run_on_copies(Case& one, const Call& call) {
+    const DeviceTensors device(one.tensors);
+    const Status status = call(one.what, moved(device, one), on_gpu(""));
+    if (status.ok()) device.download_outputs(one.tensors);
+    return status;
+  }
 };
-
-MergeArguments moved(const OnDevice& device, MergeCase& one) {
-  MergeArguments args = one.arguments();
-  const auto move = [&](auto*& pointer) { pointer = device.there(one.tensors, pointer); };
-  move(args.o_a), move(args.o_b), move(args.lse_a), move(args.lse_b), move(args.o), move(args.lse);
-  return args;
-}
-
-AppendArguments moved(const OnDevice& device, AppendCase& one) {
-  AppendArguments args = one.arguments();
-  const auto move = [&](auto*&... pointers) {
-    ((pointers = device.there(one.tensors, pointers)), ...);
-  };
-  move(args.k_new, args.v_new, args.k, args.v, args.seqlens_kv, args.seqlens_new,
-       args.cu_seqlens_new, args.page_table, args.kv_indptr, args.kv_indices, args.cache_leftpad,
-       args.page_status, args.k_scale, args.v_scale, args.rope_cos, args.rope_sin, args.q,
-       args.q_out);
-  return args;
-}
-
-Status merge_on_gpu(MergeCase& one) {
-  const OnDevice device(one.tensors);
-  const Status status = merge(one.what, moved(device, one), on_gpu());
-  if (status.ok()) device.download(one.tensors);
-  return status;
-}
-
-Status append_on_gpu(AppendCase& one) {
-  const OnDevice device(one.tensors);
-  const Status status = append(one.what, moved(device, one), on_gpu());
-  if (status.ok()) device.download(one.tensors);
-  return status;
-}
+INSTANTIATE_TYPED_TEST_SUITE_P(Gpu, Serving, OnGpu);
 
 class ServingOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no GPU";
+    if (capability() == 0) GTEST_SKIP() << "no GPU";
   }
 };
-
-TEST_F(ServingOnGpu, MergeIsAttentionOverBoth) {
-  Random random(17);
-  for (int n = 0; n < 60; ++n) {
-    MergeCase one = random_merge(random);
-    const Status status = merge_on_gpu(one);
-    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
-    expect_merged(one, fmt::format("case {}", n));
-  }
-}
-
-// Aligned rows are read 16 bytes at a time: as wide as a chunk, some, and more than a warp.
-TEST_F(ServingOnGpu, MergesAlignedRows) {
-  Random random(23);
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    for (const DType out : {dtype, DType::f32}) {
-      for (const int64_t width : {8, 64, 128, 576}) {
-        MergeCase one;
-        const int64_t rows = 75;
-        one.what.o_a = one.what.o_b = TensorDesc::contiguous(dtype, {1, 2, rows, width});
-        one.what.o = TensorDesc::contiguous(out, {1, 2, rows, width});
-        one.what.lse_a = one.what.lse_b = TensorDesc::contiguous(DType::f32, {1, 2, rows});
-        one.what.lse = one.what.lse_a;
-        for (const auto& [name, desc] : {std::pair{"o_a", one.what.o_a},
-                                         {"o_b", one.what.o_b},
-                                         {"lse_a", one.what.lse_a},
-                                         {"lse_b", one.what.lse_b}}) {
-          one.tensors.emplace(name, HostTensor(desc)).first->second.fill([&] {
-            return random.normal();
-          });
-        }
-        one.tensors.emplace("o", HostTensor(one.what.o));
-        one.tensors.emplace("lse", HostTensor(*one.what.lse));
-        for (int64_t d = 0; d < width; ++d) {  // rows that count for nothing
-          one.at("o_a").set(3 * width + d, kNaN);
-          one.at("o_b").set(4 * width + d, kInf);
-        }
-        one.at("lse_a").set(3, -kInf), one.at("lse_b").set(4, -kInf);
-        one.at("lse_a").set(5, -kInf), one.at("lse_b").set(5, -kInf);
-        const Status status = merge_on_gpu(one);
-        ASSERT_TRUE(status.ok()) << status.message();
-        expect_merged(one,
-                      fmt::format("{} to {}, {} wide", to_string(dtype), to_string(out), width));
-      }
-    }
-  }
-}
 
 TEST_F(ServingOnGpu, MergesInPlace) {
   Random random(29);
@@ -192,55 +83,19 @@ TEST_F(ServingOnGpu, MergesInPlace) {
   }
   MergeCase apart = one;
   one.what.o = one.what.o_a;
-  const OnDevice device(one.tensors);
+  const DeviceTensors device(one.tensors);
   MergeArguments args = moved(device, one);
   args.o = const_cast<void*>(args.o_a);
   args.lse = const_cast<float*>(args.lse_a);
-  const Status status = merge(one.what, args, on_gpu());
+  const Status status = merge(one.what, args, on_gpu(""));
   ASSERT_TRUE(status.ok()) << status.message();
-  device.download(one.tensors);
-  ASSERT_TRUE(merge_on_gpu(apart).ok());
+  device.download_outputs(one.tensors);
+  ASSERT_TRUE(OnGpu::run(apart).ok());
   for (int64_t i = 0; i < apart.at("o").elements(); ++i) {
     const double in_place = one.at("o_a").get(i), wanted = apart.at("o").get(i);
     EXPECT_TRUE(in_place == wanted || (std::isnan(in_place) && std::isnan(wanted))) << i;
   }
   EXPECT_TRUE(one.at("lse_a").same_elements(apart.at("lse")));
-}
-
-TEST_F(ServingOnGpu, AppendWritesTheNewRowsAndNothingElse) {
-  Random random(31);
-  int wrong_pages = 0;
-  for (int n = 0; n < 150; ++n) {
-    Sizes s{};
-    AppendCase one = random_append(random, s);
-    AppendCase before = one;
-    const Status status = append_on_gpu(one);
-    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
-    expect_appended(before, one, s, fmt::format("case {}", n));
-    if (one.has("page_status") && one.at("page_status").get(0) == 1) ++wrong_pages;
-  }
-  EXPECT_GT(wrong_pages, 0);
-}
-
-TEST_F(ServingOnGpu, AppendWritesColumnsOfATransposedV) {
-  Random random(41);
-  int cases = 0;
-  while (cases < 25) {
-    Sizes s{};
-    AppendCase rows = random_append(random, s);
-    if (s.paged || !testing::is_fp8_cache(rows)) continue;
-    ++cases;
-    AppendCase columns = testing::with_transposed_v(rows);
-    const Status status = append_on_gpu(columns);
-    ASSERT_TRUE(status.ok()) << cases << ' ' << status.message();
-    ASSERT_TRUE(append_on_gpu(rows).ok());
-    AppendCase want = testing::with_transposed_v(rows);
-    for (const char* const name : {"k", "v", "q_out"}) {
-      if (!want.has(name)) continue;
-      EXPECT_TRUE(columns.at(name).same_elements(want.at(name))) << cases << ' ' << name;
-      EXPECT_TRUE(columns.at(name).canaries_intact()) << cases << ' ' << name;
-    }
-  }
 }
 
 // As on the CPU, whatever the layouts: gaps, rows that do not begin at multiples of 16 bytes, heads inside
@@ -261,11 +116,12 @@ TEST_F(ServingOnGpu, TransposesV) {
     tensors.emplace("v_out", HostTensor(out)).first->second.poison();
     HostTensor want = tensors.at("v_out");
     ASSERT_TRUE(transpose_v(v, tensors.at("v").data(), out, want.data()).ok());
-    const OnDevice device(tensors);
-    const Status status = transpose_v(v, device.there(tensors, tensors.at("v").data()), out,
-                                      device.there(tensors, tensors.at("v_out").data()), on_gpu());
+    const DeviceTensors device(tensors);
+    const Status status =
+        transpose_v(v, device.there(tensors, tensors.at("v").data()), out,
+                    device.there(tensors, tensors.at("v_out").data()), on_gpu(""));
     ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
-    device.download(tensors);
+    device.download_outputs(tensors);
     EXPECT_TRUE(tensors.at("v_out").same_elements(want)) << n;
     EXPECT_TRUE(tensors.at("v_out").canaries_intact()) << n;
   }
@@ -281,7 +137,7 @@ TEST_F(ServingOnGpu, AppendsManyRows) {
     Sizes s{};
     AppendCase one = random_append(random, s, int64_t{32} * multiprocessors);
     AppendCase before = one;
-    const Status status = append_on_gpu(one);
+    const Status status = OnGpu::run(one);
     ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
     expect_appended(before, one, s, fmt::format("case {}", n));
   }
@@ -305,7 +161,7 @@ TEST_F(ServingOnGpu, LengthsThatDoNotFitWriteNothing) {
       for (int64_t i = 0; i < one.at(name).elements(); ++i) one.at(name).set(i, wild());
     }
     const AppendCase before = one;
-    const Status status = append_on_gpu(one);
+    const Status status = OnGpu::run(one);
     ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
     for (const char* const name : {"k", "v"}) {
       EXPECT_TRUE(one.at(name).same_elements(before.tensors.at(name))) << n << ' ' << name;
@@ -315,81 +171,6 @@ TEST_F(ServingOnGpu, LengthsThatDoNotFitWriteNothing) {
     EXPECT_TRUE(one.at("q_out").canaries_intact()) << n;
     for (int64_t i = 0; i < one.at("q_out").elements(); ++i) {
       ASSERT_EQ(one.at("q_out").get(i), 0) << n << ", rotated query " << i;
-    }
-  }
-}
-
-TEST_F(ServingOnGpu, SaturatesInFp8) {
-  for (const auto& [dtype, largest] :
-       {std::pair{DType::f8e4m3, 448.0}, std::pair{DType::f8e5m2, 57344.0}}) {
-    AppendCase one;
-    Append& what = one.what;
-    what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 5});
-    what.k = what.v = TensorDesc::contiguous(dtype, {1, 1, 2, 5});
-    what.seqlens_kv = i32(1);
-    for (const char* const name : {"k_new", "v_new"}) {
-      HostTensor& row = one.add(name, what.k_new);
-      row.set(0, 1e6), row.set(1, -1e6), row.set(2, kInf), row.set(3, 1), row.set(4, kNaN);
-    }
-    for (const char* const name : {"k", "v"}) one.add(name, what.k).fill([] { return 0.0; });
-    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
-    const Status status = append_on_gpu(one);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (const char* const name : {"k", "v"}) {
-      EXPECT_EQ(one.at(name).get(5), largest);
-      EXPECT_EQ(one.at(name).get(6), -largest);
-      EXPECT_EQ(one.at(name).get(7), largest);
-      EXPECT_EQ(one.at(name).get(8), 1);
-      EXPECT_TRUE(std::isnan(one.at(name).get(9)));
-    }
-  }
-}
-
-TEST_F(ServingOnGpu, AppendsToCachesOfTwoTypesOfFp8) {
-  for (const int64_t width : {8, 5}) {
-    AppendCase one;
-    Append& what = one.what;
-    what.k_new = what.v_new = TensorDesc::contiguous(DType::bf16, {1, 1, 1, width});
-    what.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, width});
-    what.v = TensorDesc::contiguous(DType::f8e5m2, {1, 1, 2, width});
-    what.seqlens_kv = i32(1);
-    // e4m3 holds 1.125, and the nearest of e5m2 is 1.25.
-    for (const char* const name : {"k_new", "v_new"})
-      one.add(name, what.k_new).fill([] { return 1.1328125; });
-    one.add("k", what.k).fill([] { return 0.0; });
-    one.add("v", what.v).fill([] { return 0.0; });
-    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
-    const Status status = append_on_gpu(one);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (int64_t i = 0; i < width; ++i) {
-      EXPECT_EQ(one.at("k").get(width + i), 1.125);
-      EXPECT_EQ(one.at("v").get(width + i), 1.25);
-      EXPECT_EQ(one.at("k").get(i), 0);
-      EXPECT_EQ(one.at("v").get(i), 0);
-    }
-  }
-}
-
-// The quotient of a zero and a scale has the zero's sign.
-TEST_F(ServingOnGpu, KeepsTheSignOfZero) {
-  AppendCase one;
-  Append& what = one.what;
-  what.k_new = what.v_new = TensorDesc::contiguous(DType::bf16, {1, 1, 1, 8});
-  what.k = what.v = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, 8});
-  what.seqlens_kv = i32(1);
-  what.k_scale = what.v_scale = TensorDesc::contiguous(DType::f32, {1, 1, 1});
-  for (const char* const name : {"k_new", "v_new"}) {
-    one.add(name, what.k_new).fill([] { return -0.0; });
-  }
-  for (const char* const name : {"k", "v"}) one.add(name, what.k).fill([] { return 1.0; });
-  for (const char* const name : {"k_scale", "v_scale"}) one.add(name, *what.k_scale).set(0, 0.01);
-  one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
-  const Status status = append_on_gpu(one);
-  ASSERT_TRUE(status.ok()) << status.message();
-  for (const char* const name : {"k", "v"}) {
-    for (int64_t i = 8; i < 16; ++i) {
-      EXPECT_EQ(one.at(name).get(i), 0);
-      EXPECT_TRUE(std::signbit(one.at(name).get(i))) << name << ' ' << i;
     }
   }
 }
@@ -423,7 +204,8 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   problem.k = what.k;
   problem.v = what.v;
   problem.seqlens_kv = what.seqlens_kv;
-  const auto step = [&](const Device& where, AppendCase& mine, const OnDevice* device) -> Status {
+  const auto step = [&](const Device& where, AppendCase& mine,
+                        const DeviceTensors* device) -> Status {
     const auto place = [&](void* pointer) {
       return device == nullptr ? pointer : device->there(mine.tensors, pointer);
     };
@@ -444,10 +226,10 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   };
   AppendCase on_host = one;
   ASSERT_TRUE(step({DeviceKind::cpu, 0}, on_host, nullptr).ok());
-  const OnDevice device(one.tensors);
+  const DeviceTensors device(one.tensors);
   const Status status = step(kGpu, one, &device);
   ASSERT_TRUE(status.ok()) << status.message();
-  device.download(one.tensors);
+  device.download_outputs(one.tensors);
   for (const char* const name : {"k", "v", "q_out", "o"}) {
     for (int64_t i = 0; i < one.at(name).elements(); ++i) {
       const double want = on_host.at(name).get(i);
@@ -461,7 +243,7 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   ASSERT_TRUE(other.ok());
   Arguments args;
   const Status refused =
-      append_and_attend(one.what, moved(device, one), *other, args, on_gpu(), nullptr, 0);
+      append_and_attend(one.what, moved(device, one), *other, args, on_gpu(""), nullptr, 0);
   EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
   EXPECT_TRUE(refused.message().starts_with("plan: is for cpu:0, wanted")) << refused.message();
 }

@@ -1,17 +1,15 @@
 // The kernels that take a V stored transposed, on a GPU: forward_fp8_sm90 without a workspace, both at any
 // address, with NaN in hidden columns, and one plan over one V after another.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <limits>
-#include <map>
 #include <string>
-#include <string_view>
 
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "problem/transposed.hpp"
+#include "tests/cuda/device/device_tensors.hpp"
 
 namespace flashcore {
 namespace {
@@ -48,41 +46,8 @@ bench::HostProblem made(int64_t head_dim, uint64_t seed, bool hidden_nan) {
   return host;
 }
 
-// Runs on tensors that begin `shift` bytes past a multiple of 256, all but O and LSE, which are of 4 bytes.
-void run_at(const Plan& plan, bench::HostProblem& host, size_t shift) {
-  bench::poison_outputs(host);
-  std::map<std::string, std::byte*, std::less<>> memory;
-  const auto shift_of = [&](std::string_view name) {
-    return size_of(host.at(name).desc().dtype) == 1 ? shift : 0;
-  };
-  for (const auto& [name, tensor] : host.tensors) {
-    void* data = nullptr;
-    ASSERT_EQ(cudaMalloc(&data, tensor.memory().size() + 256), cudaSuccess);
-    memory[name] = static_cast<std::byte*>(data);
-    ASSERT_EQ(cudaMemcpy(memory[name] + shift_of(name), tensor.memory().data(),
-                         tensor.memory().size(), cudaMemcpyHostToDevice),
-              cudaSuccess);
-  }
-  void* workspace = nullptr;
-  ASSERT_EQ(cudaMalloc(&workspace, plan.workspace_bytes() + 1), cudaSuccess);
-  const Arguments args = bench::bind(host.problem, [&](std::string_view name) -> void* {
-    return memory.find(name)->second + shift_of(name) + host.at(name).origin();
-  });
-  const Status status = plan.run(args, workspace, plan.workspace_bytes());
-  EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  EXPECT_EQ(cudaFree(workspace), cudaSuccess);
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) {
-      EXPECT_EQ(cudaMemcpy(tensor.memory().data(), memory[name], tensor.memory().size(),
-                           cudaMemcpyDeviceToHost),
-                cudaSuccess);
-    }
-    EXPECT_EQ(cudaFree(memory[name]), cudaSuccess);
-  }
-}
-
-void expect_its_gate(PlanOptions options, int64_t head_dim, bool has_workspace) {
+// On tensors that begin `shift` bytes past a multiple of 256, all but O and LSE, which are of 4 bytes.
+void expect_its_gates(const PlanOptions& options, int64_t head_dim, bool has_workspace) {
   const Result<Plan> plan = make_plan(made(head_dim, 0, false).problem, options);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->workspace_bytes() > 0, has_workspace);
@@ -92,7 +57,10 @@ void expect_its_gate(PlanOptions options, int64_t head_dim, bool has_workspace) 
       bench::HostProblem host = made(head_dim, seed++, hidden_nan);
       const Result<bench::Reference> reference = bench::compute_reference(host);
       ASSERT_TRUE(reference.ok()) << reference.status().message();
-      ASSERT_NO_FATAL_FAILURE(run_at(*plan, host, shift));
+      DeviceTensors tensors(host, [&](const bench::HostTensor& tensor) {
+        return size_of(tensor.desc().dtype) == 1 ? shift : 0;
+      });
+      ASSERT_NO_FATAL_FAILURE(run_on(tensors, *plan, host));
       const bench::Verdict verdict = bench::judge(host, *reference);
       EXPECT_TRUE(verdict.passed) << options.kernel << ", " << head_dim << " at " << shift
                                   << (hidden_nan ? ", NaN: " : ": ") << verdict.failure;
@@ -107,7 +75,7 @@ TEST(TransposedVOnGpu, PassesItsGateAtAnyAddress) {
     options.kernel = kernel;
     for (const int64_t head_dim : {64, 128}) {
       ASSERT_NO_FATAL_FAILURE(
-          expect_its_gate(options, head_dim, options.kernel == "forward_converted:v_rows"));
+          expect_its_gates(options, head_dim, options.kernel == "forward_converted:v_rows"));
     }
   }
 }

@@ -1,7 +1,4 @@
-// The error of each fp8 kernel, by kind of data: the evidence behind the
-// picture in docs/forward-fp8.md.
-//
-//   flashcore_fp8_accuracy [--device DEVICE] [--threads N] [--seqlen N] [--json FILE]
+// The error of each fp8 kernel: the evidence behind the picture in docs/forward-fp8.md.
 //
 // Inputs are drawn in fp32, and quantised to e4m3 with a scale per head, or rounded to bf16. A
 // kernel is judged by the fp64 reference of its own inputs, so the errors are its own; the loss in
@@ -13,22 +10,23 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "bench/cases/fp8_cases.hpp"
 #include "bench/device/plan_choice.hpp"
 #include "bench/evidence/evidence.hpp"
-#include "bench/evidence/report_program.hpp"
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/quantized.hpp"
 #include "bench/time/meter.hpp"
+#include "bench/verify/errors.hpp"
 #include "bench/verify/kernel.hpp"
 #include "plan/fingerprints.hpp"
+#include "problem/status.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -44,14 +42,6 @@ constexpr const char* kFp8Kernels[] = {"forward_fp8_sm90",
                                        "forward_fp8_sm89:precise",
                                        "forward_sm80_throughput:fp8",
                                        "forward_converted:fp8"};
-
-struct Settings {
-  std::string device = "cuda", json;
-  int64_t thread_count = 0;
-  int64_t seqlen = 2048;
-
-  int threads() const { return static_cast<int>(thread_count); }
-};
 
 HostProblem in_bf16(const HostProblem& wide) {
   Problem problem = wide.problem;
@@ -85,68 +75,77 @@ Verdict loss(const Reference& before, const Reference& after) {
 }
 
 // A simulated GPU has only a name.
-nlohmann::ordered_json device_json(const PlanOptions& plan) {
-  if (plan.device.kind == DeviceKind::sim) return {{"name", info_of(plan.device).name}};
-  return taken(make_meter(plan.device, plan.threads))->environment();
+Result<nlohmann::ordered_json> device_json(const PlanOptions& plan) {
+  if (plan.device.kind == DeviceKind::sim) {
+    return nlohmann::ordered_json{{"name", info_of(plan.device).name}};
+  }
+  const Result<std::unique_ptr<Meter>> meter = make_meter(plan.device, plan.threads);
+  if (!meter.ok()) return meter.status();
+  return (*meter)->environment();
 }
 
-class Accuracy {
+class Errors {
  public:
-  Accuracy(const Settings& settings, PlanOptions plan)
-      : settings_(settings), plan_(std::move(plan)) {}
+  Errors(const PlanOptions& plan, int64_t seqlen, const Say& say)
+      : plan_(plan), seqlen_(seqlen), say_(say) {}
 
   // All rows of a kind of data.
-  void measure(const Fp8Data& data, int64_t head_dim) {
+  Status measure(const Fp8Data& data, int64_t head_dim) {
     data_ = data.name;
     head_dim_ = head_dim;
-    HostProblem wide = draw(data, {1, kHeadsQ, settings_.seqlen, head_dim},
-                            {1, kHeadsKv, settings_.seqlen, head_dim}, kSeed);
-    const Reference before = reference_of(wide);
+    HostProblem wide =
+        draw(data, {1, kHeadsQ, seqlen_, head_dim}, {1, kHeadsKv, seqlen_, head_dim}, kSeed);
+    const Result<Reference> before = reference_of(wide);
+    if (!before.ok()) return before.status();
     HostProblem half = in_bf16(wide);
-    judge_all(half, before, {kBf16Kernel});
-    QuantizedProblem narrow =
-        taken(quantized(wide, QuantizeChoice{}, cpu_quantizer(settings_.threads())));
-    judge_all(narrow.host, before, {std::begin(kFp8Kernels), std::end(kFp8Kernels)});
+    FLASHCORE_RETURN_IF_ERROR(judge_all(half, *before, {kBf16Kernel}));
+    Result<QuantizedProblem> narrow =
+        quantized(wide, QuantizeChoice{}, cpu_quantizer(plan_.threads));
+    if (!narrow.ok()) return narrow.status();
+    return judge_all(narrow->host, *before, {std::begin(kFp8Kernels), std::end(kFp8Kernels)});
   }
 
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
 
  private:
-  Reference reference_of(HostProblem& host) const {
-    Reference right = taken(compute_reference(host, settings_.threads(), false));
-    right.lse_rounding = 0;  // show errors unadjusted
+  Result<Reference> reference_of(HostProblem& host) const {
+    Result<Reference> right = compute_reference(host, plan_.threads, false);
+    if (right.ok()) right->lse_rounding = 0;  // show errors unadjusted
     return right;
   }
 
   // `before`: the reference for the numbers that the inputs of `host` were rounded from.
-  void judge_all(HostProblem& host, const Reference& before,
-                 const std::vector<std::string>& kernels) {
-    const Reference right = reference_of(host);
-    add("inputs", "", host, loss(before, right));
-    for (const KernelVerdict& kernel :
-         taken(kernels_under_test({host.problem}, plan_, true, kernels))) {
+  Status judge_all(HostProblem& host, const Reference& before,
+                   const std::vector<std::string>& kernels) {
+    const Result<Reference> right = reference_of(host);
+    if (!right.ok()) return right.status();
+    add("inputs", "", host, loss(before, *right));
+    const Result<std::vector<KernelVerdict>> tested =
+        kernels_under_test({host.problem}, plan_, true, kernels);
+    if (!tested.ok()) return tested.status();
+    for (const KernelVerdict& kernel : *tested) {
       if (!kernel.refusal.empty()) {
-        fmt::print("{}: {}\n", kernel.kernel, kernel.refusal);
+        say_(kernel.kernel + ": " + kernel.refusal);
         continue;
       }
       std::set<std::string> launched;
-      if (const Status status = run_kernel(host, plan_, kernel.kernel, &launched); !status.ok()) {
-        fail(status.message());
-      }
-      const Verdict verdict = judge(host, right);
+      FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan_, kernel.kernel, &launched));
+      const Verdict verdict = judge(host, *right);
       if (!std::isfinite(verdict.relative_error) || verdict.relative_error == 0) {
-        fail(fmt::format("{} of {}: {}", kernel.kernel, data_, verdict.failure));
+        return {StatusCode::internal,
+                fmt::format("{} of {}: {}", kernel.kernel, data_, verdict.failure)};
       }
       add(kernel.kernel, fingerprint_of(kernel.kernel, plan_.device, launched), host, verdict);
     }
+    return {};
   }
 
   void add(const std::string& name, const std::string& fingerprint, const HostProblem& host,
            const Verdict& verdict) {
     const std::string_view dtype = to_string(host.problem.q.dtype);
-    fmt::print("{:8} D {:3} {:6} {:25} relative {:.2e}  scaled {:.2e}  LSE {:.2e}\n", data_,
-               head_dim_, dtype, name, verdict.relative_error, verdict.max_scaled_error,
-               verdict.lse_error);
+    say_(fmt::format("{:8} D {:3} {:6} {:25} relative {:.2e}  scaled {:.2e}  LSE {:.2e}", data_,
+                     head_dim_, dtype, name, verdict.relative_error, verdict.max_scaled_error,
+                     verdict.lse_error));
     rows.push_back({{"data", data_},
                     {"head_dim", head_dim_},
                     {"dtype", dtype},
@@ -157,41 +156,32 @@ class Accuracy {
                     {"lse_error", verdict.lse_error}});
   }
 
-  Settings settings_;
-  PlanOptions plan_;
+  const PlanOptions& plan_;
+  int64_t seqlen_;
+  const Say& say_;
   std::string data_;
   int64_t head_dim_ = 0;
 };
 
-void report(const Settings& settings) {
-  PlanOptions plan = taken(gpu_plan(settings.device));
-  plan.threads = settings.threads();
-  Accuracy accuracy(settings, plan);
-  for (const int64_t head_dim : {128, 64}) {
-    for (const Fp8Data& data : fp8_data()) accuracy.measure(data, head_dim);
-  }
-  nlohmann::ordered_json evidence = new_evidence("fp8_accuracy");
-  evidence["device"] = device_json(plan);
-  evidence["shape"] = fmt::format("{} heads of queries over {}, {} queries and keys", kHeadsQ,
-                                  kHeadsKv, settings.seqlen);
-  evidence["seqlen"] = settings.seqlen;
-  evidence["rows"] = accuracy.rows;
-  evidence["complete"] = true;
-  write_report(settings.json, evidence);
-}
-
 }  // namespace
-}  // namespace flashcore::bench
 
-int main(int count, char** words) {
-  using namespace flashcore::bench;
-  constexpr int64_t kLongest = 65536;
-  Settings settings;
-  parse({{"--device", &settings.device},
-         {"--json", &settings.json},
-         {"--threads", &settings.thread_count},
-         {"--seqlen", &settings.seqlen, kLongest}},
-        count, words);
-  report(settings);
-  return 0;
+Result<nlohmann::ordered_json> fp8_errors(const PlanOptions& plan, int64_t seqlen, const Say& say) {
+  Errors errors(plan, seqlen, say);
+  for (const int64_t head_dim : {128, 64}) {
+    for (const Fp8Data& data : fp8_data()) {
+      FLASHCORE_RETURN_IF_ERROR(errors.measure(data, head_dim));
+    }
+  }
+  const Result<nlohmann::ordered_json> device = device_json(plan);
+  if (!device.ok()) return device.status();
+  nlohmann::ordered_json evidence = new_evidence("fp8_accuracy");
+  evidence["device"] = *device;
+  evidence["shape"] =
+      fmt::format("{} heads of queries over {}, {} queries and keys", kHeadsQ, kHeadsKv, seqlen);
+  evidence["seqlen"] = seqlen;
+  evidence["rows"] = errors.rows;
+  evidence["complete"] = true;
+  return evidence;
 }
+
+}  // namespace flashcore::bench

@@ -1,7 +1,4 @@
-// The error of quantisation to fp8, by data, granularity of the scales, and preprocessing of K: the
-// evidence behind docs/accuracy.md.
-//
-//   flashcore_quantize_report [--threads N] [--json FILE]
+// The error of quantisation to fp8: the evidence behind docs/accuracy.md.
 //
 // Inputs are drawn in fp32. The fp64 reference computes attention of these and of the output of
 // quantize, so the only errors are the fp8 numbers'. Each number is the largest over the
@@ -18,14 +15,14 @@
 
 #include "bench/cases/fp8_cases.hpp"
 #include "bench/evidence/evidence.hpp"
-#include "bench/evidence/report_program.hpp"
 #include "bench/gate/quantization_error.hpp"
 #include "bench/tensors/random.hpp"
+#include "bench/verify/errors.hpp"
 
 namespace flashcore::bench {
 namespace {
 
-constexpr int64_t kHeadsQ = 4, kHeadsKv = 2, kQueries = 64, kKeys = 1000, kWidth = 128;
+constexpr int64_t kQueryHeads = 4, kKeyHeads = 2, kQueries = 64, kKeys = 1000, kWidth = 128;
 constexpr uint64_t kSeeds = 3;
 
 // Data whose keys have a common part in each channel, as in trained models.
@@ -120,42 +117,50 @@ QuantizationError worse(const QuantizationError& a, const QuantizationError& b) 
 }
 
 // The errors of all ways, in order.
-std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<Way>& ways,
-                                         int threads) {
+Result<std::vector<QuantizationError>> errors_of(const Fp8Data& data, const std::vector<Way>& ways,
+                                                 int threads) {
   std::vector<QuantizationError> errors(ways.size());
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    HostProblem host =
-                    draw(data, {1, kHeadsQ, kQueries, kWidth}, {1, kHeadsKv, kKeys, kWidth}, seed),
+    HostProblem host = draw(data, {1, kQueryHeads, kQueries, kWidth}, {1, kKeyHeads, kKeys, kWidth},
+                            seed),
                 rotated = host;
     for (const char* const name : {"q", "k"}) rotate(rotated.at(name));
-    const Reference right = taken(compute_reference(host, threads, false));
+    const Result<Reference> right = compute_reference(host, threads, false);
+    if (!right.ok()) return right.status();
     for (size_t n = 0; n < ways.size(); ++n) {
       HostProblem& given = ways[n].rotated ? rotated : host;
-      QuantizedProblem narrow = taken(quantized(given, ways[n].choice, cpu_quantizer(threads)));
-      errors[n] = worse(errors[n], taken(quantization_error(given, right, narrow, threads)));
+      Result<QuantizedProblem> narrow = quantized(given, ways[n].choice, cpu_quantizer(threads));
+      if (!narrow.ok()) return narrow.status();
+      const Result<QuantizationError> error = quantization_error(given, *right, *narrow, threads);
+      if (!error.ok()) return error.status();
+      errors[n] = worse(errors[n], *error);
     }
   }
   return errors;
 }
 
-void report(int threads, const std::string& json) {
+}  // namespace
+
+Result<nlohmann::ordered_json> quantization_errors(int threads, const Say& say) {
   const std::vector<Way> ways = all_ways();
   nlohmann::ordered_json evidence = new_evidence("quantization");
   evidence["device"] = {{"name", evidence["host"]["processor"]}, {"kind", "cpu"}};
   evidence["shape"] = fmt::format("{} heads of queries over {}, {} queries, {} keys, head_dim {}",
-                                  kHeadsQ, kHeadsKv, kQueries, kKeys, kWidth);
+                                  kQueryHeads, kKeyHeads, kQueries, kKeys, kWidth);
   evidence["seeds"] = kSeeds;
   nlohmann::ordered_json& rows = evidence["rows"] = nlohmann::ordered_json::array();
   std::vector<Fp8Data> all = fp8_data();
   for (Fp8Data& data : channel_data()) all.push_back(std::move(data));
   for (const Fp8Data& data : all) {
-    const std::vector<QuantizationError> errors = errors_of(data, ways, threads);
+    const Result<std::vector<QuantizationError>> found = errors_of(data, ways, threads);
+    if (!found.ok()) return found.status();
+    const std::vector<QuantizationError>& errors = *found;
     for (size_t n = 0; n < ways.size(); ++n) {
       const auto& [scales, choice, rotated] = ways[n];
-      fmt::print("{:14} {} {:6} {:8} {:7}  relative {:.2e}  scaled {:.2e}  LSE {:.2e}\n", data.name,
-                 to_string(choice.dtype), scales, choice.smooth_k ? "smooth" : "",
-                 rotated ? "rotated" : "", errors[n].relative_error, errors[n].max_scaled_error,
-                 errors[n].lse_error);
+      say(fmt::format("{:14} {} {:6} {:8} {:7}  relative {:.2e}  scaled {:.2e}  LSE {:.2e}",
+                      data.name, to_string(choice.dtype), scales, choice.smooth_k ? "smooth" : "",
+                      rotated ? "rotated" : "", errors[n].relative_error,
+                      errors[n].max_scaled_error, errors[n].lse_error));
       rows.push_back({{"data", data.name},
                       {"dtype", to_string(choice.dtype)},
                       {"scales", scales},
@@ -167,17 +172,7 @@ void report(int threads, const std::string& json) {
     }
   }
   evidence["complete"] = true;
-  write_report(json, evidence);
+  return evidence;
 }
 
-}  // namespace
 }  // namespace flashcore::bench
-
-int main(int count, char** words) {
-  using namespace flashcore::bench;
-  int64_t threads = 0;
-  std::string json;
-  parse({{"--threads", &threads}, {"--json", &json}}, count, words);
-  report(static_cast<int>(threads), json);
-  return 0;
-}
