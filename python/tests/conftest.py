@@ -47,6 +47,16 @@ def torch_device(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def pool():
+    """Four processes, see ranks.py."""
+    import ranks
+
+    found = ranks.Ranks(4)
+    yield found
+    found.close()
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: runs on a GPU; skipped, or not there, without one")
     config.addinivalue_line("markers", "compiles: calls torch.compile, which takes seconds")
