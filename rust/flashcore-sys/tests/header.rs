@@ -3,6 +3,7 @@
 //! The C and the Rust compiler give every struct the same layout and every constant the same value.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -222,7 +223,7 @@ fn layouts_and_values_are_those_of_c() {
     );
     let mut is = |in_c: String, in_rust: &str| {
         let line = format!("_Static_assert({0} == {{}}, \\\"{0}\\\");", in_c);
-        program += &format!("println!(\"{}\", {});\n", line, in_rust);
+        writeln!(program, "println!(\"{}\", {});", line, in_rust).expect("a string grows");
     };
     for Declaration { name, kind, .. } in &declarations() {
         match kind {

@@ -6,6 +6,7 @@ use flashcore_sys as sys;
 use crate::cuda::DeviceArguments;
 use crate::error::{Error, Result};
 use crate::problem::{page_status_desc, with_inputs, with_outputs, Problem};
+use crate::setters::setters;
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
 /// The inputs of a pass in addition to its own tensors.
@@ -184,11 +185,11 @@ impl<'a> Arguments<'a> {
         Arguments { inputs: Inputs::new(q, k, v), outputs: Outputs::new(o), page_status: None }
     }
 
-    /// Set to 1 when a page index was out of range, see [`Problem::page_status`].
-    #[must_use]
-    pub fn page_status(mut self, status: &'a mut i32) -> Arguments<'a> {
-        self.page_status = Some(status);
-        self
+    setters! {
+        [] &'a mut i32;
+
+        /// Set to 1 when a page index was out of range, see [`Problem::page_status`].
+        page_status,
     }
 
     setters_of_inputs!();

@@ -1,9 +1,7 @@
-use std::mem::size_of;
-
 use flashcore_sys as sys;
 
 use crate::error::{check, Error, Result};
-use crate::setters::setters;
+use crate::setters::{setters, values};
 use crate::tensor::{TensorDesc, ABSENT};
 
 /// The position of the diagonal: query i is aligned with key i + offset.
@@ -179,11 +177,25 @@ impl Problem {
         dropout_state,
     }
 
-    /// Keys per element of the scales of K and V. Default: all of them.
-    #[must_use]
-    pub fn kv_scale_block(mut self, keys: usize) -> Problem {
-        self.kv_scale_block = keys;
-        self
+    setters! {
+        [] f32;
+
+        /// The factor of the scores. Default: 1 / sqrt(Dqk).
+        softmax_scale,
+    }
+
+    values! {
+        /// Keys per element of the scales of K and V. Default: all of them.
+        kv_scale_block: usize,
+
+        /// Scores become `softcap * tanh(score / softcap)`. 0, the default: no softcap.
+        softcap: f32,
+
+        /// Query i sees the keys up to i + offset, see [`Alignment`].
+        causal: bool,
+
+        /// The position of the diagonal. Default: [`Alignment::BottomRight`].
+        alignment: Alignment,
     }
 
     /// A packed batch: sequences of different lengths one after the other, without padding. Q and O
@@ -235,34 +247,6 @@ impl Problem {
         self
     }
 
-    /// The factor of the scores. Default: 1 / sqrt(Dqk).
-    #[must_use]
-    pub fn softmax_scale(mut self, scale: f32) -> Problem {
-        self.softmax_scale = Some(scale);
-        self
-    }
-
-    /// Scores become `softcap * tanh(score / softcap)`. 0, the default: no softcap.
-    #[must_use]
-    pub fn softcap(mut self, softcap: f32) -> Problem {
-        self.softcap = softcap;
-        self
-    }
-
-    /// Query i sees the keys up to i + offset, see [`Alignment`].
-    #[must_use]
-    pub fn causal(mut self, causal: bool) -> Problem {
-        self.causal = causal;
-        self
-    }
-
-    /// The position of the diagonal. Default: [`Alignment::BottomRight`].
-    #[must_use]
-    pub fn alignment(mut self, alignment: Alignment) -> Problem {
-        self.alignment = alignment;
-        self
-    }
-
     /// A causal offset per sequence: `[B]` of i32.
     #[must_use]
     pub fn causal_offsets(mut self, offsets: impl Into<TensorDesc>) -> Problem {
@@ -287,10 +271,9 @@ impl Problem {
     }
 
     pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
-        // SAFETY: all members are numbers, for which zeros are values.
-        let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
+        let mut c = sys::flashcore_problem::default();
         // SAFETY: the size is the struct's.
-        check(unsafe { sys::flashcore_problem_init(&mut c, size_of::<sys::flashcore_problem>()) })?;
+        check(unsafe { sys::flashcore_problem_init(&mut c, c.struct_size) })?;
         c.q = self.q.to_c();
         c.k = self.k.to_c();
         c.v = self.v.to_c();

@@ -13,4 +13,16 @@ macro_rules! setters {
     };
 }
 
-pub(crate) use setters;
+/// Setters of other members: each one's name and type.
+macro_rules! values {
+    ($($(#[$attribute:meta])* $name:ident: $kind:ty,)*) => {$(
+        $(#[$attribute])*
+        #[must_use]
+        pub fn $name(mut self, $name: $kind) -> Self {
+            self.$name = $name;
+            self
+        }
+    )*};
+}
+
+pub(crate) use {setters, values};
