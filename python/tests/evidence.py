@@ -10,8 +10,6 @@ import platform
 import subprocess
 import tokenize
 
-import flashcore
-
 _PACKAGES = ("numpy", "ml_dtypes", "torch", "jax", "cupy-cuda13x", "transformers")
 
 
@@ -27,7 +25,7 @@ def code_of(path: pathlib.Path) -> bytes:
 
 
 def fingerprint(package: pathlib.Path) -> str:
-    """The hash of the package's Python files, computed as in tools/reporting/python.py."""
+    """The hash of the package's Python files; tools/reporting/python.py compares it."""
     digest = hashlib.sha256()
     for path in sorted(package.glob("*.py")):
         digest.update(code_of(path) + b"\0")
@@ -66,6 +64,8 @@ def _versions() -> dict[str, str]:
 
 
 def frame(kind: str, complete: bool) -> dict[str, object]:
+    import flashcore  # the tools read fingerprints without it
+
     devices = flashcore.devices()
     commit, modified = _commit()
     build = flashcore.build_info()

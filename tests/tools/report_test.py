@@ -8,10 +8,11 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tools"))
 import fixtures  # noqa: E402
 import report  # noqa: E402
-from reporting import pictures, python  # noqa: E402
+from reporting import pictures, python, text  # noqa: E402
 from reporting.compact import whole  # noqa: E402
 from reporting.evidence import Evidence, Failure, check_evidence  # noqa: E402
 
@@ -33,8 +34,9 @@ class Tree(unittest.TestCase):
             self.code["functions"]["sm_80"][name] = "0" * 16
             self.code["functions"]["sm_90"] |= {name: f"{number:016x}", f"join {name}": f"a{number:015x}"}
         self.write_code()
-        for name, parts in report.WANTED.items():
-            (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
+        for page in report.marked_pages(REPOSITORY):
+            parts = text.MARKER.findall(page.read_text(encoding="utf-8"))
+            (self.root / page.relative_to(REPOSITORY)).write_text(f"# A page\nby hand\n{markers(parts)}\n")
         self.ladder = fixtures.ladder([
             fixtures.rung("00_unfused", 20.5, self.print_of("00_unfused")),
             fixtures.rung("01_scalar", 2870.0, self.print_of("01_scalar"))])
@@ -654,8 +656,7 @@ class Schema(unittest.TestCase):
         check_evidence(fixtures.python_call(""))
 
     def test_the_evidence_of_the_repository_holds(self):
-        root = pathlib.Path(__file__).resolve().parents[2]
-        self.assertGreaterEqual(len(Evidence(root).files), 3)
+        self.assertGreaterEqual(len(Evidence(REPOSITORY).files), 3)
 
     def test_other_things_are_refused_with_their_place(self):
         good = fixtures.standard("")

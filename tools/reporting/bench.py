@@ -33,6 +33,9 @@ BACKWARD = {"backward-gpu": "### Deterministic",
             "backward-few-tiles": "### Few tiles",
             "backward-packed": "### Packed batches, compared with dense ones",
             "backward-flex": "### Compared with FlexAttention"}
+# Tables of one kernel, for the pages that show them.
+TABLES_OF_KERNELS = {"kernel": ("forward_sm80_throughput", "forward_sm90_throughput", "forward_sm90_latency"),
+                     "features": ("forward_sm80_throughput", "forward_sm90_throughput")}
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
@@ -119,22 +122,8 @@ class Bench:
                   for suite, title in SERVING_SUITES.items() if self.suite(suite)]
         return "\n\n".join([self.where(), *tables])
 
-    def serving_decode(self) -> str:
-        """The first of these: what a page of results shows."""
-        return f"{self.where()}\n\n{self.against_peer('decode')}"
-
-    def from_file(self) -> str:
-        """Cases that came from a file."""
-        return f"{self.where()}\n\n{self.against_peer('file')}"
-
-    def options(self) -> str:
-        return f"{self.where()}\n\n{self.against_peer('features')}"
-
-    def head_dims(self) -> str:
-        return f"{self.where()}\n\n{self.against_peer('head_dims')}"
-
-    def mla(self) -> str:
-        return f"{self.where()}\n\n{self.against_peer('mla')}"
+    def of_suite(self, suite: str) -> str:
+        return f"{self.where()}\n\n{self.against_peer(suite)}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -530,17 +519,16 @@ def parts(all_evidence: Evidence) -> dict:
         ("decode", MAIN, lambda b: b.against_peer("decode")), ("idle", MAIN, Bench.idle),
         ("headline", MAIN, Bench.headline), ("behind training", "backward-options", untrained),
         ("behind decode", SERVING, decoded_behind), ("serving", SERVING, Bench.serving),
-        ("serving decode", SERVING, Bench.serving_decode), ("few keys", FEW_KEYS, Bench.from_file), ("options", OPTIONS, Bench.options),
-        ("head dims", HEAD_DIMS, Bench.head_dims),
-        ("mla", MLA, Bench.mla), ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill),
+        ("serving decode", SERVING, lambda b: b.of_suite("decode")), ("few keys", FEW_KEYS, lambda b: b.of_suite("file")), ("options", OPTIONS, lambda b: b.of_suite("features")),
+        ("head dims", HEAD_DIMS, lambda b: b.of_suite("head_dims")),
+        ("mla", MLA, lambda b: b.of_suite("mla")), ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill),
         ("fp8", FP8, Bench.fp8),
         ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
         ("fp8 wide", FP8_WIDE, Bench.fp8_wide), ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
         ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),
         ("cpu backward", BACKWARD_ON_CPU, lambda b: f"{b.where()}\n\n{b.on_cpu()}"))}
-    for kernel in KERNELS:
-        found[f"kernel {kernel}"] = of(MAIN, lambda b, name=kernel: b.kernel(name))
-        found[f"features {kernel}"] = of(MAIN, lambda b, name=kernel: b.features(name))
+    for make, kernels in TABLES_OF_KERNELS.items():
+        found |= {f"{make} {name}": of(MAIN, lambda b, name=name, make=make: getattr(Bench, make)(b, name)) for name in kernels}
 
     def backward() -> str:
         """Nothing, the heading included, where it was not measured."""

@@ -45,7 +45,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The names of a C source, with those of members: from GCC's list in Go notation, whose lines are
+/// The names of a C source, members included: from GCC's list in Go notation, whose lines are
 /// such as `type _flashcore_x struct { rank int32; }`, and from its list of macros.
 fn names_of_c(file: &Path) -> BTreeSet<String> {
     let list = file.with_extension("go");
