@@ -27,6 +27,23 @@ def way(request, monkeypatch):
 
 
 @pytest.fixture
+def calls_of(monkeypatch):
+    """Returns a list that has the arguments of each later call of a function of a module."""
+
+    def watch(owner, name):
+        seen, function = [], getattr(owner, name)
+
+        def watched(*arguments, **options):
+            seen.append((arguments, options))
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+        return seen
+
+    return watch
+
+
+@pytest.fixture
 def torch_seeded():
     """Resets PyTorch's generator, and disables gradients unless a test enables them."""
     import torch

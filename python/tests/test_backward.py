@@ -382,15 +382,9 @@ def test_nothing_is_written_on_an_error(x):
     assert (dq == 7).all()
 
 
-def test_plans_are_kept(x, monkeypatch):
+def test_plans_are_kept(x, calls_of):
     flashcore.clear_plans()
-    made = []
-    make = flashcore._backward.BackwardPlan.__init__
-    monkeypatch.setattr(
-        flashcore._backward.BackwardPlan,
-        "__init__",
-        lambda *a: (made.append(1), make(*a))[1],
-    )
+    made = calls_of(flashcore._backward.BackwardPlan, "__init__")
     for _ in range(3):
         flashcore.attention_backward(x, x, x, x)
     assert len(made) == 1

@@ -72,23 +72,15 @@ def check(actual, expected, dtype):
     assert (actual - expected).norm() <= 2 * relative * expected.norm()
 
 
-def calls_of(monkeypatch):
-    """Counts the calls that reach the library, to notice a model that bypasses it."""
-    seen = []
-    forward = flashcore.transformers.attention
-
-    def counted(*arrays, **options):
-        seen.append(options)
-        return forward(*arrays, **options)
-
-    monkeypatch.setattr(flashcore.transformers, "attention", counted)
-    return seen
+@pytest.fixture
+def seen(calls_of):
+    """The calls that reach the library, to notice a model that bypasses it."""
+    return calls_of(flashcore.transformers, "attention")
 
 
 @place
 @decoder
-def test_logits(make, device, dtype, monkeypatch):
-    seen = calls_of(monkeypatch)
+def test_logits(make, device, dtype, seen):
     ours, theirs = pair(make, device, dtype)
     tokens = torch.randint(1, 97, (2, 40), device=device)
     check(ours(tokens).logits, theirs(tokens).logits, dtype)
@@ -141,14 +133,12 @@ def test_generation(make, device, dtype, cache):
 
 
 @place
-def test_vit(device, dtype, monkeypatch):
-    seen = calls_of(monkeypatch)
-
+def test_vit(device, dtype, seen):
     ours, theirs = pair(vit, device, dtype)
     images = torch.randn(3, 3, 32, 32, device=device, dtype=dtype)
     check(ours(images).logits, theirs(images).logits, dtype)
     assert len(seen) == 2
-    assert not any(options["causal"] for options in seen)
+    assert not any(options["causal"] for _, options in seen)
 
 
 def vit():
@@ -184,9 +174,8 @@ differentiates = pytest.mark.skipif(
     [*DECODERS.values(), vit, gemma, gpt_oss],
     ids=[*DECODERS, "vit", "softcap", "sinks"],
 )
-def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
+def test_a_training_step(make, device, dtype, checkpointed, seen):
     """The loss, every gradient, and the loss after an AdamW step equal those of sdpa or eager."""
-    seen = calls_of(monkeypatch)
     losses, gradients = [], []
     with torch.enable_grad():
         for model in pair(make, device, dtype, "eager" if make in (gemma, gpt_oss) else "sdpa"):
@@ -225,9 +214,8 @@ def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
 
 @place
 @pytest.mark.parametrize("make", [gemma, gpt_oss], ids=["softcap", "sinks"])
-def test_models_beyond_sdpa(make, device, dtype, monkeypatch):
+def test_models_beyond_sdpa(make, device, dtype, seen):
     """Models whose softcap or sinks sdpa ignores: compared with eager, which has them."""
-    seen = calls_of(monkeypatch)
     ours, theirs = pair(make, device, dtype, other="eager")
     if make is gpt_oss:
         for model in (ours, theirs):
@@ -239,7 +227,7 @@ def test_models_beyond_sdpa(make, device, dtype, monkeypatch):
     actual, expected = (m(tokens, attention_mask=mask).logits for m in (ours, theirs))
     check(actual[mask == 1], expected[mask == 1], dtype)
     assert len(seen) == 2
-    assert all(options["softcap"] or options["sinks"] is not None for options in seen)
+    assert all(options["softcap"] or options["sinks"] is not None for _, options in seen)
 
 
 @place
@@ -321,11 +309,10 @@ def test_static_cache_compiled(device, dtype):
 
 @place
 @decoder
-def test_continuous_batching(make, device, dtype, monkeypatch):
+def test_continuous_batching(make, device, dtype, seen):
     """Requests of several lengths in one batch over a paged cache: each as if it ran alone."""
     if tuple(int(n) for n in transformers.__version__.split(".")[:2]) < (5, 23):
         pytest.skip("this transformers has no continuous batching for names that it does not know")
-    seen = calls_of(monkeypatch)
     kind, config = make()
     config._attn_implementation = "flashcore"
     model = kind(config).to(device, dtype).eval()
@@ -335,7 +322,7 @@ def test_continuous_batching(make, device, dtype, monkeypatch):
     prompts = [torch.randint(1, 97, (n,)).tolist() for n in (12, 3, 30, 7, 1)]
     results = model.generate_batch(prompts, generation_config=options, progress_bar=False)
     assert len(seen) > 0
-    assert all(len(call["cu_seqlens_q"]) > 1 for call in seen)
+    assert all(len(options["cu_seqlens_q"]) > 1 for _, options in seen)
     assert len(results) == len(prompts)
     generated = {tuple(r.prompt_ids): r.generated_tokens for r in results.values()}
     for prompt in prompts:
@@ -441,15 +428,14 @@ def test_packed_sequences_are_apart(mask, causal, window):
         torch.testing.assert_close(out[row : row + 1, :, part], expected)
 
 
-def test_packed_sequences_with_a_plain_mask_take_no_mask(monkeypatch):
+def test_packed_sequences_with_a_plain_mask_take_no_mask(seen):
     """The mask that transformers makes for a windowed layer repeats the window only."""
-    seen = calls_of(monkeypatch)
     q = torch.randn(1, 4, 40, 16)
     far = torch.arange(40)[:, None] - torch.arange(40)
     mask = ((far >= 0) & (far < 8))[None, None]
     attend(q, q, q, mask, is_causal=True, sliding_window=8, **PACKED)
     attend(q, q, q, mask, is_causal=True, **PACKED)
-    assert ["mask" in call for call in seen] == [False, True]
+    assert ["mask" in options for _, options in seen] == [False, True]
 
 
 @pytest.mark.parametrize("queries", [20, 1])

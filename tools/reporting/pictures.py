@@ -225,7 +225,7 @@ def draw_fp8(panels: list, device: str, shape: str, pyplot):
 
 def drawings(all_evidence: Evidence) -> dict:
     """By name: what is to be seen, and the function that draws it."""
-    found: dict = {}
+    found: dict = {"context-parallel": ([context.TITLE, context.lines(), context.COLORS], context.draw)}
     if ladder := all_evidence.files.get("ladder"):
         found["ladder"] = (ladder_shown(ladder), lambda plt: draw_ladder(ladder, plt))
     modes = fp8_parts.modes_of(all_evidence)
@@ -251,7 +251,7 @@ def drawings(all_evidence: Evidence) -> dict:
 def drawn_by_hand() -> dict:
     """By name: what is to be seen, and the function that gives the text of the SVG."""
     return ({"architecture": (diagrams.architecture_shown(), diagrams.architecture)} | schedules.all_of_them() |
-            memory_plans.all_of_them() | context.all_of_them())
+            memory_plans.all_of_them())
 
 
 def hashes(all_evidence: Evidence) -> dict[str, str]:
