@@ -169,9 +169,8 @@ class Backend:
         layouts = {name: self.layout(name, x) for name, x in arrays.items()}
         options = Options._make(of.options)
         dtype = options.out_dtype
-        return Request.of(
-            layouts, options, None if dtype is None else self.dtype("out_dtype", dtype)
-        )
+        code = None if dtype is None else self.dtype("out_dtype", dtype)
+        return Request(layouts, options, code)
 
     def backward(self, call: BackwardCall) -> Gradients:
         self.check_arrays(call.arrays.items())
