@@ -233,24 +233,24 @@ class Bench:
                     self.sweep(HEADLINE_LENGTHS, peers=HEADLINE_PEERS))
         return "(B, H, S, D), fp16. " + self.where() + "\n\n" + self.five()
 
+    def by_case(self, cases: list[dict], what: list[str], cell_of, protocol: str = "") -> str:
+        """A row a case, a column an implementation; `what`: the headings of the case's name, and of its type."""
+        names = implementations(cases, protocol or self.protocol)
+        header = [label(name, source, self.stale(name, cases)) for source, name in names]
+        rows = [[*[cell(one["name"]), cell(one["dtype"])][:len(what)],
+                 *(cell_of(one, (row_of(one, name) or {"times": {}})["times"]) for _, name in names)] for one in cases]
+        return table([*what, *header], rows, left=len(what))
+
     def against_peer(self, suite: str) -> str:
         """Ours in us, and how many times faster than the fastest peer that is."""
+        def time_and_ratio(_, times: dict) -> str:
+            time = times.get(self.protocol, {"p50_us": None})
+            speedup = time.get("speedup_over_fastest_peer")
+            return us(time["p50_us"]) + (f" ({ratio(speedup)})" if speedup else "")
+
         cases = self.suite(suite)
-        if not cases:
-            return "Not in this run."
-        names = implementations(cases, self.protocol)
-        rows = []
-        for one in cases:
-            row = [cell(one["name"]), cell(one["dtype"])]
-            for source, name in names:
-                time = (row_of(one, name) or {"times": {}})["times"].get(self.protocol)
-                text = us(time["p50_us"]) if time else "-"
-                if time and time.get("speedup_over_fastest_peer"):
-                    text += f" ({ratio(time['speedup_over_fastest_peer'])})"
-                row.append(text)
-            rows.append(row)
-        header = [label(name, source, self.stale(name, cases)) for source, name in names]
-        return table(["case, us per call (over the fastest peer)", "type", *header], rows, left=2)
+        return self.by_case(cases, ["case, us per call (over the fastest peer)", "type"],
+                            time_and_ratio) if cases else "Not in this run."
 
     def kernel(self, name: str) -> str:
         """One kernel's own tables, for its deep dive."""
@@ -401,19 +401,12 @@ class Bench:
 
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
-        cases = self.evidence["cases"]
-        rows = []
-        for source, name in implementations(cases, self.protocol):
-            times = [(self.value(one, name, "p50_us"), self.value(one, name, "tflops"))
-                     for one in cases]
-            # PyTorch's flash kernel of the CPU is no FlashAttention-2.
-            rows.append([label(name, source, self.stale(name, cases)).removesuffix(" (FA2)"),
-                         *("-" if time is None else f"{time * 1e-3:.2f} ({tflops * 1e3:.0f})"
-                           for time, tflops in times)])
-        header = ["ms per call (GFLOP/s)", *(cell(one["name"]) for one in cases)]
-        # One row a case: there are more cases than implementations.
-        return table([header[0], *(row[0] for row in rows)],
-                     [[header[i], *(row[i] for row in rows)] for i in range(1, len(header))])
+        def time_and_rate(_, times: dict) -> str:
+            time = times.get(self.protocol)
+            return f"{time['p50_us'] * 1e-3:.2f} ({time['tflops'] * 1e3:.0f})" if time else "-"
+
+        # PyTorch's flash kernel of the CPU is no FlashAttention-2.
+        return self.by_case(self.evidence["cases"], ["ms per call (GFLOP/s)"], time_and_rate).replace(" (FA2)", "")
 
     def idle(self) -> str:
         """Both protocols side by side, where both were measured."""
@@ -422,18 +415,13 @@ class Bench:
                  if any(others and row["times"].get(others[0]) for row in one["rows"])]
         if not cases:
             return "Not in this run."
-        names = implementations(cases, others[0])
-        rows = [[cell(one["name"]), cell(one["dtype"]), *(self.both(one, name, others[0])
-                                                          for _, name in names)] for one in cases]
-        header = [label(name, source, self.stale(name, cases)) for source, name in names]
-        return table([f"TFLOP/s, {self.protocol} / {others[0]}", "type", *header], rows, left=2)
+        both = self.protocol, others[0]
 
-    def both(self, one: dict, name: str, other: str) -> str:
-        times = (row_of(one, name) or {"times": {}})["times"]
-        if self.protocol not in times or other not in times:
-            return "-"
-        return " / ".join(f"{one['flop'] / times[protocol]['p50_us'] * 1e-6:.0f}"
-                          for protocol in (self.protocol, other))
+        def rates(one: dict, times: dict) -> str:
+            return " / ".join(f"{one['flop'] / times[protocol]['p50_us'] * 1e-6:.0f}"
+                              for protocol in both) if times.keys() >= set(both) else "-"
+
+        return self.by_case(cases, [f"TFLOP/s, {' / '.join(both)}", "type"], rates, others[0])
 
 
 def main_of(all_evidence: Evidence) -> Bench | None:
