@@ -1,7 +1,7 @@
 use flashcore_sys as sys;
 
 use crate::error::{check, Error, Result};
-use crate::setters::{setters, values};
+use crate::setters::{pairs, setters, values};
 use crate::tensor::{TensorDesc, ABSENT};
 
 /// The position of the diagonal: query i is aligned with key i + offset.
@@ -198,37 +198,23 @@ impl Problem {
         alignment: Alignment,
     }
 
-    /// A packed batch: sequences of different lengths one after the other, without padding. Q and O
-    /// are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the starts of
-    /// sequences, `[B + 1]` of i32, rising from 0 to the total.
-    #[must_use]
-    pub fn packed(
-        mut self,
-        cu_seqlens_q: impl Into<TensorDesc>,
-        cu_seqlens_kv: impl Into<TensorDesc>,
-    ) -> Problem {
-        self.optional.cu_seqlens_q = Some(cu_seqlens_q.into());
-        self.optional.cu_seqlens_kv = Some(cu_seqlens_kv.into());
-        self
+    pairs! {
+        [optional] TensorDesc;
+
+        /// A packed batch: sequences of different lengths one after the other, without padding. Q
+        /// and O are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the
+        /// starts of sequences, `[B + 1]` of i32, rising from 0 to the total.
+        packed(cu_seqlens_q, cu_seqlens_kv),
+
+        /// The pages as one list: sequence b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
+        /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
+        page_list(kv_indptr, kv_indices),
     }
 
     /// The most queries and keys per sequence of a packed batch; 0 if not known.
     #[must_use]
     pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
         self.max_seqlens = (queries, keys);
-        self
-    }
-
-    /// The pages as one list: sequence b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
-    /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
-    #[must_use]
-    pub fn page_list(
-        mut self,
-        kv_indptr: impl Into<TensorDesc>,
-        kv_indices: impl Into<TensorDesc>,
-    ) -> Problem {
-        self.optional.kv_indptr = Some(kv_indptr.into());
-        self.optional.kv_indices = Some(kv_indices.into());
         self
     }
 

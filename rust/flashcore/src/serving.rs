@@ -8,7 +8,7 @@ use crate::arguments::{
 use crate::error::{check, Error, Result};
 use crate::plan::PlanOptions;
 use crate::problem::{number, page_status_desc, Problem};
-use crate::setters::{setters, values};
+use crate::setters::{pairs, setters, values};
 use crate::tensor::{Tensor, TensorMut, ABSENT};
 
 /// Merges attention over two disjoint sets of keys: O and LSE as if over both. On the CPU.
@@ -203,16 +203,11 @@ impl<'a> Append<'a> {
         v_scale,
     }
 
-    /// See [`Problem::page_list`].
-    #[must_use]
-    pub fn page_list(
-        mut self,
-        kv_indptr: impl Into<Tensor<'a>>,
-        kv_indices: impl Into<Tensor<'a>>,
-    ) -> Append<'a> {
-        self.optional.kv_indptr = Some(kv_indptr.into());
-        self.optional.kv_indices = Some(kv_indices.into());
-        self
+    pairs! {
+        [optional] Tensor<'a>;
+
+        /// See [`Problem::page_list`].
+        page_list(kv_indptr, kv_indices),
     }
 
     setters! {
