@@ -32,7 +32,8 @@ import sys
 import threading
 import time
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1] / "python/tests")]
+TOOLS = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(TOOLS), str(TOOLS.parent / "python/tests")]
 from evidence import common  # noqa: E402
 from reporting.evidence import Failure, check, write  # noqa: E402
 

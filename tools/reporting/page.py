@@ -126,7 +126,7 @@ def cpu_section(name: str, evidence: dict, _) -> str:
             html_of(table(["case", "ms", "GFLOP/s", "of the fp32 peak"], rows)))
 
 
-# By kind of evidence, in the page's order.
+# Kinds of evidence, in the page's order.
 SECTIONS = {"bench": bench_section, "ladder": ladder_section, "small_grid": small_section, "cpu": cpu_section}
 
 
