@@ -106,15 +106,13 @@ class Pages(Tree):
                  "| something | faster | 20.50 us, - |", "758 TFLOP/s", "A GPU", "140x, goal 72x: met",
                  "0.50x its speed, goal 1.0x: not met", "3 of 3", "| passed |")
         self.assertNotIn("stale", self.text("docs/ladder.md"))
-        results = self.text("docs/results.md")
-        for part in ("`forward_sm80_throughput`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "b16/8k/hkv8"):
-            self.assertIn(part, results)
+        self.has("docs/results.md", "`forward_sm80_throughput`", "PyTorch flash (FA2)", "128 causal", "(0.70x)",
+                 "b16/8k/hkv8")
         self.has("docs/performance.md", "680 TFLOP/s", "copy 4.30 TB/s")
-        deep_dive = self.text("docs/forward-sm80.md")
-        for part in ("(least, most; cases) | sweep | five |", "| PyTorch flash (FA2) | 1.20 (1.20, 1.20; ",
-                     "| the fastest of PyTorch's backends | 0.70 (0.70, 0.70; ",
-                     "| head_dim, TFLOP/s (over the fastest peer) | 512 | 1k |", "(0.70x) |"):
-            self.assertIn(part, deep_dive)
+        self.has("docs/forward-sm80.md", "(least, most; cases) | sweep | five |",
+                 "| PyTorch flash (FA2) | 1.20 (1.20, 1.20; ",
+                 "| the fastest of PyTorch's backends | 0.70 (0.70, 0.70; ",
+                 "| head_dim, TFLOP/s (over the fastest peer) | 512 | 1k |", "(0.70x) |")
         self.has("README.md", "| 512 | 2k | 8k | 16k |", f"{len(self.bench['cases'])} cases, sustained.")
 
     def test_it_shows_the_pictures_that_there_are(self):
@@ -142,9 +140,9 @@ class Pages(Tree):
         self.put("bench-fp8", file)
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
-        page = self.text("docs/forward-fp8.md")
-        self.assertIn(f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | {rate * 2:.0f} | 1.25 | 2.00 |", page)
-        self.assertIn(f"| d64/s4096/full | {rate:.0f} | - | - | - | - |", page)
+        self.has("docs/forward-fp8.md",
+                 f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | {rate * 2:.0f} | 1.25 | 2.00 |",
+                 f"| d64/s4096/full | {rate:.0f} | - | - | - | - |")
 
     def test_fp8_kernels_and_cudnn_have_a_column_each(self):
         ours = "forward_fp8_sm90", 80.0, "flashcore", "source 0123456789abcdef"
@@ -161,13 +159,10 @@ class Pages(Tree):
             self.put(f"bench-fp8-{name}", file)
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
-        page = self.text("docs/forward-fp8.md")
-        self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} |\n", page)
-        self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} | {rate:.0f} |\n| d64/s4096 | {rate * 1.25:.0f} | - |",
-                      page)
-        self.assertIn(f"| d64/s1024 | {rate * 1.25:.0f} | {rate:.0f} |\n"
-                      f"| d64/s1024/causal | {rate * 1.25:.0f} | - |", page)
-        self.assertIn("| `forward_fp8_sm90` (stale) | cuDNN from C++ |", page)
+        self.has("docs/forward-fp8.md", f"| d64/s2048 | {rate * 1.25:.0f} |\n",
+                 f"| d64/s2048 | {rate * 1.25:.0f} | {rate:.0f} |\n| d64/s4096 | {rate * 1.25:.0f} | - |",
+                 f"| d64/s1024 | {rate * 1.25:.0f} | {rate:.0f} |\n"
+                 f"| d64/s1024/causal | {rate * 1.25:.0f} | - |", "| `forward_fp8_sm90` (stale) | cuDNN from C++ |")
 
     def write_modes(self):
         """Accuracy of a bf16 kernel and two fp8 kernels, and the speed of two of them at one D."""
@@ -373,11 +368,8 @@ class Pages(Tree):
         evidence["device"] = {"name": "A processor", "kind": "cpu", "threads": 2}
         evidence["ceilings"]["sustained"]["read_bytes_per_second"] = 5e10
         self.put("bench-cpu-decode-a", evidence)
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        page = self.text("docs/cpu.md")
-        self.assertIn("All threads together read 50.0 GB/s.", page)
-        self.assertIn("| b4/page16 | 2.00 | 40.0 | 80% |", page)
-        self.assertIn("| b4 | - | - | - |", page)
+        self.shown("docs/cpu.md", "All threads together read 50.0 GB/s.", "| b4/page16 | 2.00 | 40.0 | 80% |",
+                   "| b4 | - | - | - |")
 
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
@@ -395,10 +387,8 @@ class Pages(Tree):
     def test_what_failed_is_not_hidden(self):
         self.verify = fixtures.verify("forward_sm80_throughput", "other sources", failed=3)
         self.write()
-        self.run_tool("--no-pictures")
-        page = self.text("docs/verification.md")
-        for part in ("`forward_sm80_throughput` (stale)", "17 of 20", "37 of 40", "not clean: racecheck (did not end)"):
-            self.assertIn(part, page)
+        self.shown("docs/verification.md", "`forward_sm80_throughput` (stale)", "17 of 20", "37 of 40",
+                   "not clean: racecheck (did not end)")
 
     def test_the_python_package_has_its_tables(self):
         package = self.root / "python/flashcore"
@@ -409,14 +399,11 @@ class Pages(Tree):
         for name, evidence in (("call", fixtures.python_call(now)),
                                ("torch", fixtures.python_tests(now, complete=False))):
             self.put(f"python-{name}", evidence)
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        page = self.text("docs/python.md")
-        for part in ("| us per call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
-                     "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
-                     "Parts of the smallest case, us: output 1.50, launch 4.25.",
-                     "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
-                     "not run to the end | torch |"):
-            self.assertIn(part, page)
+        self.shown("docs/python.md", "| us per call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
+                   "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
+                   "Parts of the smallest case, us: output 1.50, launch 4.25.",
+                   "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
+                   "not run to the end | torch |")
         (package / "a.py").write_text("# A comment\n\nA = 1  # and one more\n")
         self.assertEqual(python.fingerprint(package), now)
         (package / "a.py").write_text("A = 2\n")
