@@ -279,11 +279,10 @@ def test_cache_in_fp8(device, dtype, name):
     q, k = (torch.randn(2, heads, 7, 16, device=device, dtype=dtype) for heads in (4, 2))
     module, scale = torch.nn.Module(), torch.tensor([[[0.5], [2.0]]], device=device)
     module.is_causal = True
-    attend = flashcore.transformers.attention_forward
-    scaled, _ = attend(module, q, k.to(small), k.to(small), None, k_scale=scale, v_scale=scale)
-    wide = k.to(small).to(dtype) * scale[..., None].to(dtype)
-    plain, _ = attend(module, q, wide, wide, None)
-    check(scaled, plain, dtype)
+    kept = k.to(small)
+    scaled = attend(q, kept, kept, None, module=module, k_scale=scale, v_scale=scale)
+    wide = kept.to(dtype) * scale[..., None].to(dtype)
+    check(scaled, attend(q, wide, wide, None, module=module), dtype)
 
 
 @pytest.mark.compiles
@@ -339,6 +338,12 @@ def test_continuous_batching(make, device, dtype, seen):
 LENGTHS = (13, 1, 26)
 STARTS = torch.tensor([0, 13, 14, 40])
 PACKED = {"cu_seq_lens_q": STARTS, "cu_seq_lens_k": STARTS, "max_length_q": 26, "max_length_k": 26}
+POSITIONS = torch.cat([torch.arange(n) for n in LENGTHS])[None]
+
+
+def packed_on(device):
+    options = PACKED | {"position_ids": POSITIONS}
+    return {n: x.to(device) if torch.is_tensor(x) else x for n, x in options.items()}
 
 
 def spans():
@@ -357,15 +362,14 @@ def test_packed_models(make, beside, device, dtype):
     """Several sequences in one row longer than the window, with every kind of mask."""
     ours, theirs = pair(make, device, dtype, other="eager")
     tokens = torch.randint(1, 97, (1, 40), device=device)
-    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
-    options = {n: x.to(device) if n.startswith("cu") else x for n, x in PACKED.items()}
+    options = packed_on(device)
     mask = torch.ones_like(tokens)
     if beside == "padding":
         mask[0, [5, 20, 21, 39]] = 0
     if beside in ("ones", "padding"):
         options["attention_mask"] = mask
     options["use_cache"] = beside != "no-cache"
-    actual = ours(tokens, position_ids=positions, **options).logits
+    actual = ours(tokens, **options).logits
     for part in spans():
         expected = theirs(tokens[:, part], attention_mask=mask[:, part]).logits
         kept = mask[:, part] == 1
@@ -377,10 +381,8 @@ def test_packed_models(make, beside, device, dtype):
 def test_packed_models_compiled(device, dtype):
     ours, theirs = pair(mistral, device, dtype)
     tokens = torch.randint(1, 97, (1, 40), device=device)
-    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
-    options = {n: x.to(device) if n.startswith("cu") else x for n, x in PACKED.items()}
     compiled = torch.compile(ours, fullgraph=True)
-    actual = compiled(tokens, position_ids=positions, use_cache=False, **options).logits
+    actual = compiled(tokens, use_cache=False, **packed_on(device)).logits
     for part in spans():
         check(actual[:, part], theirs(tokens[:, part]).logits, dtype)
 
@@ -486,14 +488,10 @@ def test_weights_that_there_are_not_compiled():
 def test_softcap_and_sinks_reach_the_library():
     q = torch.randn(1, 4, 8, 16)
     sinks = torch.randn(4)
-    module = torch.nn.Module()
-    out, weights = flashcore.transformers.attention_forward(
-        module, q, q, q, None, scaling=0.3, softcap=2.0, s_aux=sinks, is_causal=True
-    )
+    out = attend(q, q, q, None, scaling=0.3, softcap=2.0, s_aux=sinks, is_causal=True)
     expected = flashcore.attention(
         q, q, q, causal=True, softmax_scale=0.3, softcap=2.0, sinks=sinks
     )
-    assert weights is None
-    assert torch.equal(out, expected.transpose(1, 2))
+    assert torch.equal(out, expected)
     with pytest.raises(NotImplementedError, match="position_bias"):
-        flashcore.transformers.attention_forward(module, q, q, q, None, position_bias=q)
+        attend(q, q, q, None, position_bias=q)
