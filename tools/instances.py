@@ -26,6 +26,8 @@ import json
 import pathlib
 import sys
 
+from fingerprint import write
+
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
 # launch::Shape's members, in order.
 SHAPE = dict.fromkeys(("threads", "shared_bytes", "blocks_per_sm", "cluster"), "unsigned int") | {"prefers_shared": "bool"}
@@ -103,13 +105,6 @@ def read(source):
             if twice:
                 raise SystemExit(f"{path}: instances: '{sorted(twice)[0]}' is there twice")
     return all_of
-
-
-def write(path, text):
-    """Writes only if the contents change, so that nothing is recompiled needlessly."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
 
 
 def group_text(group):

@@ -19,7 +19,6 @@ themselves are never changed. Everything is in build-mutants.
 """
 import argparse
 import concurrent.futures
-import datetime
 import hashlib
 import json
 import os
@@ -33,7 +32,9 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+TOOLS = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(TOOLS), str(TOOLS.parent / "python/tests")]
+from evidence import common  # noqa: E402
 from reporting.evidence import Failure, check, write  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -265,22 +266,11 @@ def evidence() -> dict:
                      "replace": mutant["replace"], "outcome": result["outcome"],
                      "by": result["by"], "why": mutant.get("why", "")})
 
-    def git(*words: str) -> str:
-        if not shutil.which("git"):
-            return ""
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True,
-                              check=False).stdout.strip()
-
     project = ROOT / "CMakeLists.txt"
     version = re.search(r"VERSION (\d+\.\d+\.\d+)", project.read_text() if project.exists() else "")
-    return {"schema": "flashcore-evidence", "version": 1, "kind": "mutants",
-            "complete": all(row["outcome"] != "not run" for row in rows),
-            "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "library": {"version": version[1] if version else "", "commit": git("rev-parse", "HEAD"),
-                        "modified": bool(git("status", "--porcelain", "--untracked-files=no")),
-                        "compiler": ""},
-            "host": {"processor": platform.machine(), "threads": os.cpu_count() or 1},
-            "mutants": rows}
+    return common("mutants", all(row["outcome"] != "not run" for row in rows),
+                  {"version": version[1] if version else "", "compiler": ""},
+                  {"processor": platform.machine(), "threads": os.cpu_count() or 1}) | {"mutants": rows}
 
 
 def main() -> int:

@@ -107,13 +107,22 @@ def flex(q, k, v, causal, window=(-1, -1), softcap=0, bias=None, mask=None, alib
     return lambda: compiled(q, k, v, **words)
 
 
+def alone(out):
+    """Returns O of a call that may return more."""
+    return out[0] if isinstance(out, tuple) else out
+
+
+def gradients_of(out, inputs, d_o):
+    """A call that computes them again each time."""
+    import torch
+    return lambda: torch.autograd.grad(alone(out), inputs, d_o, retain_graph=True)
+
+
 def backward_of(make):
     """The backward pass of a forward maker's result, on exactly these tensors."""
     def make_backward(q, k, v, d_o, causal, **features):
-        import torch
         inputs = [t.detach().requires_grad_() for t in (q, k, v)]
-        out = make(*inputs, causal, **features)()
-        return lambda: torch.autograd.grad(out, inputs, d_o, retain_graph=True)
+        return gradients_of(make(*inputs, causal, **features)(), inputs, d_o)
     return make_backward
 
 
@@ -139,11 +148,7 @@ def token_major(attention):
     def make(q, k, v, causal):
         mask = mask_of(q, k, causal)
         q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
-
-        def call():
-            out = attention(q, k, v, mask)
-            return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
-        return call
+        return lambda: alone(attention(q, k, v, mask)).transpose(1, 2)
     return make
 
 
@@ -151,17 +156,11 @@ def token_major_backward(attention):
     """Like token_major; the gradients have the layout of the transposed tensors. `attention` also
     gets the features."""
     def make_backward(q, k, v, d_o, causal, **features):
-        import torch
         mask = mask_of(q, k, causal)
         inputs = [t.transpose(1, 2).contiguous().requires_grad_() for t in (q, k, v)]
         d_o = d_o.transpose(1, 2).contiguous()
-        out = attention(*inputs, mask, **features)
-        out = out[0] if isinstance(out, tuple) else out
-
-        def call():
-            return [gradient.transpose(1, 2)
-                    for gradient in torch.autograd.grad(out, inputs, d_o, retain_graph=True)]
-        return call
+        call = gradients_of(attention(*inputs, mask, **features), inputs, d_o)
+        return lambda: [gradient.transpose(1, 2) for gradient in call()]
     return make_backward
 
 
@@ -174,9 +173,7 @@ def packed_backward(attention):
         for side, starts in (("q", starts_q), ("k", starts_kv)):
             words[f"cu_seqlens_{side}"] = torch.tensor(starts, dtype=torch.int32, device=q.device)
             words[f"max_seqlen_{side}"] = max(end - begin for begin, end in itertools.pairwise(starts))
-        out = attention(*inputs, **words, **features)
-        out = out[0] if isinstance(out, tuple) else out
-        return lambda: torch.autograd.grad(out, inputs, d_o, retain_graph=True)
+        return gradients_of(attention(*inputs, **words, **features), inputs, d_o)
     return make_backward
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from ._backward import BackwardCall, Gradients
@@ -168,9 +169,8 @@ class Backend:
         layouts = {name: self.layout(name, x) for name, x in arrays.items()}
         options = Options._make(of.options)
         dtype = options.out_dtype
-        return Request.of(
-            layouts, options, None if dtype is None else self.dtype("out_dtype", dtype)
-        )
+        code = None if dtype is None else self.dtype("out_dtype", dtype)
+        return Request(layouts, options, code)
 
     def backward(self, call: BackwardCall) -> Gradients:
         self.check_arrays(call.arrays.items())
@@ -244,26 +244,11 @@ def find(argument: str, array: Any) -> Backend:
     return backend
 
 
+# The module of each framework's backend.
+_MODULES = {"numpy": "_numpy", "torch": "_torch_operator", "jax": "_jax", "cupy": "_cupy"}
+
+
 def _candidates() -> list[Backend]:
     """Returns the backends of the imported frameworks; arrays of others cannot exist."""
-    found: list[Backend] = []
-    if "numpy" in sys.modules:
-        from ._numpy import backend as numpy_backend
-
-        found.append(numpy_backend)
-    if "torch" in sys.modules:
-        from ._torch_operator import backend as torch_backend
-
-        found.append(torch_backend)
-    if "jax" in sys.modules:
-        from ._jax import backend as jax_backend
-
-        found.append(jax_backend)
-    if "cupy" in sys.modules:
-        from ._cupy import backend as cupy_backend
-
-        found.append(cupy_backend)
-    from ._dlpack import backend as dlpack_backend
-
-    found.append(dlpack_backend)
-    return found
+    names = [own for framework, own in _MODULES.items() if framework in sys.modules]
+    return [import_module(f".{name}", __package__).backend for name in (*names, "_dlpack")]

@@ -20,7 +20,7 @@ from ._library import (
 )
 from ._operands import NO_LARGEST, Options
 from ._options import plan_options
-from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
+from ._plan import AnyPlan, Request, announce, cache, describe
 
 OUTPUTS = ("dq", "dk", "dv", "d_bias", "d_sinks", "d_alibi_slopes")
 OPTIONAL_OUTPUTS = OUTPUTS[3:]
@@ -54,18 +54,11 @@ class BackwardPlan(AnyPlan):
 
     __slots__ = ("outputs",)
 
-    def __init__(
-        self,
-        request: Request,
-        layouts: dict[str, Layout],
-        asked: tuple[str, ...],
-        grad_dtype: int | None,
-    ):
-        check_devices(request.q, layouts)  # type: ignore[arg-type]
+    def __init__(self, request: Request, asked: tuple[str, ...], grad_dtype: int | None):
         problem, *_ = describe(request)
-        self.outputs = _outputs(layouts, asked, grad_dtype)
+        self.outputs = _outputs(request.layouts, asked, grad_dtype)
         gradients = with_defaults(GradientTensors)
-        fill(gradients, Layout.tensor, layouts | self.outputs)
+        fill(gradients, Layout.tensor, request.layouts | self.outputs)
         options = plan_options(request.options, request.q.device)
         handle = c_void_p()
         created = library.flashcore_backward_plan_create(problem, gradients, options, byref(handle))
@@ -169,6 +162,6 @@ def _plan(backend: Any, call: BackwardCall) -> BackwardPlan:
     if plan is None:
         _check_dtypes(backend, arrays)
         layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
-        request = Request.of(layouts | {"out_lse": layouts["lse"]}, call.options, None)
-        plan = cache.put(key, BackwardPlan(request, layouts, call.asked, grad_dtype))
+        request = Request(layouts | {"out_lse": layouts["lse"]}, call.options)
+        plan = cache.put(key, BackwardPlan(request, call.asked, grad_dtype))
     return plan

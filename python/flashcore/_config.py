@@ -55,7 +55,7 @@ def _config() -> str:
 def _kernel(dtype: str, device: tuple[int, int]) -> str:
     """Returns the kernel that computes a small problem on the device."""
     layout = Layout(CODES[dtype], _SHAPE, dense_strides(_SHAPE), device)
-    request = Request(layout, layout, layout, {}, DEFAULTS, None, None, None)
+    request = Request(dict.fromkeys("qkv", layout), DEFAULTS)
     try:
         kernel = Plan(request).kernel
     except UnsupportedError as error:

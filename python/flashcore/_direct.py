@@ -23,7 +23,7 @@ class DirectCall:
                 self.backend.check_writable(one, self.arrays[one])
         self.layouts = {n: self.backend.layout(n, array) for n, array in self.arrays.items()}
         self.first = self.layouts[name]
-        check_devices(self.first, {n: x for n, x in self.layouts.items() if n != name})
+        check_devices(self.first, self.layouts)
 
     def add(
         self, name: str, dtype: int, shape: tuple[int, ...], stride: tuple[int, ...] | None = None

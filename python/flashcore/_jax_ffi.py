@@ -295,7 +295,7 @@ def attention(given: Call, dtype_of: Any) -> Any:
         named = named._replace(out_dtype=jnp.dtype(numpy_dtype(out_dtype)).name)
     arrays = given.inputs()
     layouts = {name: _layout(name, array) for name, array in arrays.items()}
-    request = Request.of(layouts, named._replace(kernel=None), out_dtype)
+    request = Request(layouts, named._replace(kernel=None), out_dtype)
     verdicts(request)
     _, out, lse, largest = describe(request)
     call = _Traced(

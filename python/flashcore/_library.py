@@ -54,183 +54,128 @@ class Tensor(Structure):
 _SIZE = ("struct_size", c_size_t)
 
 
-def _tensors(names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    return [(name, Tensor) for name in names]
-
-
-def _pointers(names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    return [(name, c_void_p) for name in names]
+def _all(kind: Any, names: str | tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Returns members of one type."""
+    return [(name, kind) for name in (names.split() if isinstance(names, str) else names)]
 
 
 class Problem(Structure):
     _fields_ = [
         _SIZE,
-        *_tensors(FIRST_TENSORS),
+        *_all(Tensor, FIRST_TENSORS),
         ("has_softmax_scale", c_int32),
-        ("softmax_scale", c_float),
-        ("softcap", c_float),
-        ("causal", c_int32),
-        ("alignment", c_int32),
+        *_all(c_float, "softmax_scale softcap"),
+        *_all(c_int32, "causal alignment"),
         ("dropout_p", c_float),
-        ("causal_offset", c_int64),
-        ("window_left", c_int64),
-        ("window_right", c_int64),
-        ("kv_scale_block", c_int64),
-        ("max_seqlen_q", c_int64),
-        ("max_seqlen_kv", c_int64),
-        *_tensors(LAST_TENSORS),
-        ("v_transposed", c_int32),
-        ("reserved", c_int32),
-        *_tensors(LATER_TENSORS),
+        *_all(c_int64, "causal_offset window_left window_right"),
+        *_all(c_int64, "kv_scale_block max_seqlen_q max_seqlen_kv"),
+        *_all(Tensor, LAST_TENSORS),
+        *_all(c_int32, "v_transposed reserved"),
+        *_all(Tensor, LATER_TENSORS),
     ]
 
 
 class Arguments(Structure):
     _fields_ = [
         _SIZE,
-        *_pointers(FIRST_TENSORS),
-        ("dropout_seed", c_uint64),
-        ("dropout_offset", c_uint64),
-        *_pointers(LAST_TENSORS),
-        *_pointers(LATER_TENSORS),
+        *_all(c_void_p, FIRST_TENSORS),
+        *_all(c_uint64, "dropout_seed dropout_offset"),
+        *_all(c_void_p, LAST_TENSORS + LATER_TENSORS),
     ]
 
 
 class GradientTensors(Structure):
-    _fields_ = [_SIZE, *_tensors(GRADIENT_TENSORS)]
+    _fields_ = [_SIZE, *_all(Tensor, GRADIENT_TENSORS)]
 
 
 class BackwardArguments(Structure):
-    _fields_ = [_SIZE, ("forward", c_void_p), *_pointers(GRADIENT_TENSORS)]
+    _fields_ = [_SIZE, *_all(c_void_p, ("forward", *GRADIENT_TENSORS))]
 
 
 class MergeProblem(Structure):
-    _fields_ = [_SIZE, *_tensors(MERGE_TENSORS)]
+    _fields_ = [_SIZE, *_all(Tensor, MERGE_TENSORS)]
 
 
 class MergeArguments(Structure):
-    _fields_ = [_SIZE, *_pointers(MERGE_TENSORS)]
+    _fields_ = [_SIZE, *_all(c_void_p, MERGE_TENSORS)]
 
 
 class AppendProblem(Structure):
     _fields_ = [
         _SIZE,
-        *_tensors(APPEND_TENSORS),
-        ("kv_scale_block", c_int64),
-        ("rotary_dim", c_int64),
-        ("rope_base", c_float),
-        ("rope_scale", c_float),
-        ("interleaved", c_int32),
-        ("v_transposed", c_int32),
+        *_all(Tensor, APPEND_TENSORS),
+        *_all(c_int64, "kv_scale_block rotary_dim"),
+        *_all(c_float, "rope_base rope_scale"),
+        *_all(c_int32, "interleaved v_transposed"),
     ]
 
 
 class AppendArguments(Structure):
-    _fields_ = [_SIZE, *_pointers(APPEND_TENSORS)]
+    _fields_ = [_SIZE, *_all(c_void_p, APPEND_TENSORS)]
 
 
 class QuantizeProblem(Structure):
     _fields_ = [
         _SIZE,
-        *_tensors(QUANTIZE_TENSORS),
-        ("scale_block", c_int64),
-        ("max_seqlen", c_int64),
+        *_all(Tensor, QUANTIZE_TENSORS),
+        *_all(c_int64, "scale_block max_seqlen"),
     ]
 
 
 class QuantizeArguments(Structure):
-    _fields_ = [_SIZE, *_pointers(QUANTIZE_TENSORS)]
+    _fields_ = [_SIZE, *_all(c_void_p, QUANTIZE_TENSORS)]
 
 
 class ContextProblem(Structure):
     _fields_ = [
         _SIZE,
-        *((name, c_int32) for name in ("world", "rank", "layout", "algorithm")),
+        *_all(c_int32, "world rank layout algorithm"),
         ("documents", c_int64),
-        ("seqlens_q", c_void_p),
-        ("seqlens_kv", c_void_p),
-        ("causal", c_int32),
-        ("alignment", c_int32),
-        ("window_left", c_int64),
-        ("window_right", c_int64),
-        ("batch", c_int64),
-        ("heads_q", c_int64),
-        ("heads_kv", c_int64),
-        ("head_dim_qk", c_int64),
-        ("head_dim_v", c_int64),
-        ("element_bytes", c_int64),
-        ("link_bytes_per_second", c_double),
-        ("flops_per_second", c_double),
+        *_all(c_void_p, "seqlens_q seqlens_kv"),
+        *_all(c_int32, "causal alignment"),
+        *_all(c_int64, "window_left window_right batch heads_q heads_kv"),
+        *_all(c_int64, "head_dim_qk head_dim_v element_bytes"),
+        *_all(c_double, "link_bytes_per_second flops_per_second"),
     ]
 
 
 class ContextInfo(Structure):
     _fields_ = [
         _SIZE,
-        ("algorithm", c_int32),
-        ("initialise", c_int32),
-        ("rows_q", c_int64),
-        ("rows_kv", c_int64),
-        ("steps", c_int64),
-        ("num_pieces_q", c_int64),
-        ("num_pieces_kv", c_int64),
-        ("pieces_q", c_void_p),
-        ("pieces_kv", c_void_p),
-        ("ring_seconds", c_double),
-        ("all_gather_seconds", c_double),
-        ("ulysses_seconds", c_double),
+        *_all(c_int32, "algorithm initialise"),
+        *_all(c_int64, "rows_q rows_kv steps num_pieces_q num_pieces_kv"),
+        *_all(c_void_p, "pieces_q pieces_kv"),
+        *_all(c_double, "ring_seconds all_gather_seconds ulysses_seconds"),
     ]
 
 
 class ContextStep(Structure):
     _fields_ = [
         _SIZE,
-        ("owner", c_int32),
-        ("send_to", c_int32),
-        ("send_own_to", c_int32),
-        ("receive_from", c_int32),
-        ("gradient_to", c_int32),
-        ("gradient_from", c_int32),
-        ("gradient_home_from", c_int32),
-        ("reserved", c_int32),
+        *_all(c_int32, "owner send_to send_own_to receive_from"),
+        *_all(c_int32, "gradient_to gradient_from gradient_home_from reserved"),
         ("calls", c_int64),
     ]
 
 
 class ContextCall(Structure):
-    _fields_ = [
-        _SIZE,
-        ("window_left", c_int64),
-        ("window_right", c_int64),
-        ("num_blocks", c_int64),
-        ("blocks", c_void_p),
-    ]
+    _fields_ = [_SIZE, *_all(c_int64, "window_left window_right num_blocks"), ("blocks", c_void_p)]
 
 
 class PlanOptions(Structure):
     _fields_ = [
         _SIZE,
-        ("device_kind", c_int32),
-        ("device_index", c_int32),
+        *_all(c_int32, "device_kind device_index"),
         ("kernel", c_char_p),
-        ("threads", c_int32),
-        ("batch_invariant", c_int32),
-        ("early_start", c_int32),
-        ("ignored", c_int32),
-        ("deterministic", c_int32),
-        ("reserved", c_int32),
+        *_all(c_int32, "threads batch_invariant early_start ignored deterministic reserved"),
     ]
 
 
 class DeviceInfo(Structure):
     _fields_ = [
         _SIZE,
-        ("kind", c_int32),
-        ("index", c_int32),
-        ("compute_capability", c_int32),
-        ("multiprocessors", c_int32),
-        ("shared_memory_per_block", c_int64),
-        ("memory_bytes", c_int64),
+        *_all(c_int32, "kind index compute_capability multiprocessors"),
+        *_all(c_int64, "shared_memory_per_block memory_bytes"),
         ("name", c_char * 256),
     ]
 
@@ -238,25 +183,16 @@ class DeviceInfo(Structure):
 class BuildInfo(Structure):
     _fields_ = [
         _SIZE,
-        ("version", c_char_p),
-        ("compiler", c_char_p),
-        ("build_type", c_char_p),
-        ("cuda_targets", c_char_p),
-        ("cpu_target", c_char_p),
-        ("cuda", c_int32),
-        ("reserved", c_int32),
+        *_all(c_char_p, "version compiler build_type cuda_targets cpu_target"),
+        *_all(c_int32, "cuda reserved"),
     ]
 
 
 class Verdict(Structure):
     _fields_ = [
         _SIZE,
-        ("kernel", c_char_p),
-        ("refusal", c_char_p),
-        ("declines", c_char_p),
-        ("note", c_char_p),
-        ("automatic", c_int32),
-        ("reserved", c_int32),
+        *_all(c_char_p, "kernel refusal declines note"),
+        *_all(c_int32, "automatic reserved"),
     ]
 
 

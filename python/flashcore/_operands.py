@@ -4,7 +4,8 @@ Read by the checks of dtypes, by the structs of _library.py, and by the transfor
 over a batch (_torch_vmap.py) or over devices (_jax_sharding.py).
 """
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import NamedTuple
 
 
 class Operand(NamedTuple):
@@ -93,30 +94,13 @@ OPERANDS = {
 }
 
 
-class Options(NamedTuple):
-    """The keywords of `attention` that are not arrays, in the order of a plan's key."""
-
-    causal: Any
-    softmax_scale: Any
-    softcap: Any
-    alignment: Any
-    causal_offset: Any
-    window: Any
-    dropout_p: Any
-    out_dtype: Any
-    return_lse: Any
-    return_amax: Any
-    return_max_logit: Any
-    kv_scale_block: Any
-    max_seqlen_q: Any
-    max_seqlen_kv: Any
-    v_transposed: Any
-    kernel: Any
-    threads: Any
-    batch_invariant: Any
-    early_start: Any
-    deterministic: Any
-
+# The keywords of `attention` that are not arrays, in the order of a plan's key.
+Options = namedtuple(
+    "Options",
+    "causal softmax_scale softcap alignment causal_offset window dropout_p out_dtype "
+    "return_lse return_amax return_max_logit kv_scale_block max_seqlen_q max_seqlen_kv "
+    "v_transposed kernel threads batch_invariant early_start deterministic",
+)
 
 # The dtypes of arguments that are a dtype themselves.
 DTYPES = {"out_dtype": OPERANDS["out"].dtypes, "grad_dtype": _WIDE, "dtype": _F8}

@@ -50,34 +50,19 @@ NO_EXTRAS = (0,) * len(OPTIONAL_TENSORS)
 WORKSPACE_ALIGNMENT = 256
 
 
-_EXTRAS = (*OPTIONAL_TENSORS, *CACHE_TENSORS)
-
-
 class Request(NamedTuple):
-    """The description of a call: the layouts of its arrays and its options."""
+    """The description of a call: its arrays' layouts, by the names of its arguments, and options.
 
-    q: Layout
-    k: Layout
-    v: Layout
-    extras: dict[str, Layout]
+    Of a backward pass it has the gradients, too.
+    """
+
+    layouts: dict[str, Layout]
     options: Options
-    out_dtype: int | None
-    out: Layout | None = None
-    out_lse: Layout | None = None
+    out_dtype: int | None = None
 
-    @classmethod
-    def of(cls, layouts: dict[str, Layout], options: Options, out_dtype: int | None) -> "Request":
-        """Takes the layouts of the forward pass, by the names of its arguments."""
-        return cls(
-            q=layouts["q"],
-            k=layouts["k"],
-            v=layouts["v"],
-            extras={name: layouts[name] for name in _EXTRAS if name in layouts},
-            options=options,
-            out_dtype=out_dtype,
-            out=layouts.get("out"),
-            out_lse=layouts.get("out_lse"),
-        )
+    @property
+    def q(self) -> Layout:
+        return self.layouts["q"]
 
 
 # Called with every new plan: the problem in C, the request, and True for a backward pass.
@@ -123,9 +108,9 @@ class Plan(AnyPlan):
         super().__init__(handle, request.q.device)
 
 
-def check_devices(q: Layout, others: dict[str, Layout | None]) -> None:
-    for name, layout in others.items():
-        if layout is not None and layout.device != q.device:
+def check_devices(q: Layout, layouts: dict[str, Layout]) -> None:
+    for name, layout in layouts.items():
+        if layout.device != q.device:
             raise InvalidArgumentError(
                 f"{name}: is on {device_name(layout.device)}, wanted {device_name(q.device)}, "
                 "where q is"
@@ -134,24 +119,24 @@ def check_devices(q: Layout, others: dict[str, Layout | None]) -> None:
 
 def describe(request: Request) -> tuple[Problem, Layout, Layout | None, dict[str, Layout]]:
     """Returns the problem in C, and the layouts of its outputs: O, LSE, and the largest values."""
-    q, k, v, options = request.q, request.k, request.v, request.options
-    named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
-    check_devices(q, named)
+    q, layouts, options = request.q, request.layouts, request.options
+    check_devices(q, layouts)
     problem = with_defaults(Problem)
     fill_problem(problem, options)
-    fill(problem, Layout.tensor, {"q": q, "k": k, "v": v, **request.extras})
+    fill(problem, Layout.tensor, {n: x for n, x in layouts.items() if n not in ("lse", "out_lse")})
 
-    out = request.out
+    out = layouts.get("out")
     if out is None:
+        v = layouts["v"]
         head_dim_v = v.shape[-2:][0] if problem.v_transposed else v.shape[-1]
         shape = (*q.shape[:-1], head_dim_v)
         dtype = q.dtype if request.out_dtype is None else request.out_dtype
         out = Layout(dtype, shape, like(q, shape), q.device)
+        problem.o = out.tensor()
     elif request.out_dtype not in (None, out.dtype):
         raise InvalidArgumentError("out_dtype: differs from the dtype of out, wanted one of them")
-    problem.o = out.tensor()
 
-    lse = request.out_lse
+    lse = layouts.get("out_lse")
     if flag("return_lse", options.return_lse):
         if lse is None:
             shape = q.shape[:-1]
@@ -164,7 +149,7 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None, dict[str
     largest = {}
     names = largest_of(options)
     if names and len(q.shape) > 1:
-        starts = request.extras.get("cu_seqlens_q")
+        starts = layouts.get("cu_seqlens_q")
         batch = q.shape[0] if starts is None else max(starts.shape[0] - 1, 0)
         values = Layout(F32, (batch, q.shape[1]), dense_strides((batch, q.shape[1])), q.device)
         largest = dict.fromkeys(names, values)

@@ -217,7 +217,7 @@ def decode(
     if plan is None:
         layouts = {name: backend.layout(name, array) for name, array in named.items()}
         dtype = None if out_dtype is None else backend.dtype("out_dtype", out_dtype)
-        plan = cache.put(key, Plan(Request.of(layouts, Options._make(values), dtype)))
+        plan = cache.put(key, Plan(Request(layouts, Options._make(values), dtype)))
     for name in ("out", "out_lse", "page_status"):
         if name in named:
             backend.check_writable(name, named[name])

@@ -29,7 +29,7 @@ from ._torch_decode import cache_share, decode
 from ._torch_extras import Extras, check_extras, described
 from ._torch_group import Ranks, ranks_of
 from ._torch_levels import levels_of, pieces_of, shares, two_levels
-from .torch import sdpa_replaced_by
+from .torch import of_mask, sdpa_replaced_by
 
 __all__ = [
     "cache_share",
@@ -252,10 +252,6 @@ def replace_sdpa(
     ) -> torch.Tensor:
         if dropout_p != 0:
             refuse(context_parallel_attention, {"dropout_p": dropout_p})
-        extras = {}
-        if attn_mask is not None:
-            name = "mask" if attn_mask.dtype is torch.bool else "bias"
-            extras[name] = attn_mask[(None,) * (4 - attn_mask.dim())]
         if query.dim() != 4 or (key.shape[1] != query.shape[1] and not enable_gqa):
             raise InvalidArgumentError(
                 f"query: shape is {[*query.shape]} and key's {[*key.shape]}, wanted 4 dimensions, "
@@ -272,7 +268,7 @@ def replace_sdpa(
             layout=layout,
             algorithm=algorithm,
             seqlen_q=seqlen,
-            **extras,
+            **of_mask(attn_mask),
         )
 
     with sdpa_replaced_by(lambda _: attend):

@@ -86,13 +86,6 @@ def scaled_dot_product_attention(
     if attn_mask is None and dropout_p == 0.0:
         options = (is_causal, scale, *_OTHER_OPTIONS)
         return backend.attention((query, key, value, None, options, None, None))
-    bias = mask = None
-    if attn_mask is not None:
-        attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
-        if attn_mask.dtype is torch.bool:
-            mask = attn_mask
-        else:
-            bias = attn_mask
     return attention(
         query,
         key,
@@ -100,10 +93,17 @@ def scaled_dot_product_attention(
         causal=is_causal,
         softmax_scale=scale,
         alignment="top_left",
-        bias=bias,
-        mask=mask,
+        **of_mask(attn_mask),
         dropout_p=dropout_p,
     )
+
+
+def of_mask(attn_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """Returns PyTorch's mask, of up to 4 dimensions, as the option of `attention` that it is."""
+    if attn_mask is None:
+        return {}
+    name = "mask" if attn_mask.dtype is torch.bool else "bias"
+    return {name: attn_mask[(None,) * (4 - attn_mask.dim())]}
 
 
 def autocast(query: torch.Tensor, *others: Any) -> tuple[Any, ...]:

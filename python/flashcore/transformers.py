@@ -16,7 +16,7 @@ from transformers import AttentionInterface
 
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._torch import is_recorded
-from .torch import attention, autocast
+from .torch import attention, autocast, of_mask
 
 __all__ = ["attention_forward", "register"]
 
@@ -96,16 +96,12 @@ def attention_forward(
             **of_scores,
         )
         return out.unflatten(0, (batch, -1)), None
-    bias = mask = None
-    if attention_mask is not None:
+    given = of_mask(attention_mask)
+    if given:
         seen = {}
-        if attention_mask.dtype is torch.bool:
-            mask = attention_mask
-        else:
-            bias = attention_mask
         if starts is not None:
             same = _same_sequence(starts, query.shape[0], query.shape[2], key.shape[2])
-            mask = same if mask is None else mask & same
+            given["mask"] = given["mask"] & same if "mask" in given else same
     elif query.shape[2] == 1:  # the last query, which sees all keys
         seen["causal"] = False
     out = attention(
@@ -113,8 +109,7 @@ def attention_forward(
         key,
         value,
         alignment="top_left" if seen.get("causal") else "bottom_right",
-        mask=mask,
-        bias=bias,
+        **given,
         **seen,
         **of_scores,
     )

@@ -27,6 +27,23 @@ def way(request, monkeypatch):
 
 
 @pytest.fixture
+def calls_of(monkeypatch):
+    """Returns a list that has the arguments of each later call of a function of a module."""
+
+    def watch(owner, name):
+        seen, function = [], getattr(owner, name)
+
+        def watched(*arguments, **options):
+            seen.append((arguments, options))
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+        return seen
+
+    return watch
+
+
+@pytest.fixture
 def torch_seeded():
     """Resets PyTorch's generator, and disables gradients unless a test enables them."""
     import torch
@@ -45,6 +62,16 @@ def torch_device(request):
     ):
         pytest.skip("needs a GPU")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Four processes, see ranks.py."""
+    import ranks
+
+    found = ranks.Ranks(4)
+    yield found
+    found.close()
 
 
 def pytest_configure(config):

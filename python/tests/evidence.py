@@ -10,8 +10,6 @@ import platform
 import subprocess
 import tokenize
 
-import flashcore
-
 _PACKAGES = ("numpy", "ml_dtypes", "torch", "jax", "cupy-cuda13x", "transformers")
 
 
@@ -27,7 +25,7 @@ def code_of(path: pathlib.Path) -> bytes:
 
 
 def fingerprint(package: pathlib.Path) -> str:
-    """The hash of the package's Python files, computed as in tools/reporting/python.py."""
+    """The hash of the package's Python files; tools/reporting/python.py compares it."""
     digest = hashlib.sha256()
     for path in sorted(package.glob("*.py")):
         digest.update(code_of(path) + b"\0")
@@ -65,24 +63,30 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def frame(kind: str, complete: bool) -> dict[str, object]:
-    devices = flashcore.devices()
-    commit, modified = _commit()
-    build = flashcore.build_info()
+def common(
+    kind: str, complete: bool, library: dict[str, object], host: dict[str, object]
+) -> dict[str, object]:
+    """Returns what all evidence has."""
+    named, modified = _commit()
     return {
         "schema": "flashcore-evidence",
         "version": 1,
         "kind": kind,
         "complete": complete,
         "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "library": {
-            "version": build["version"],
-            "commit": commit,
-            "modified": modified,
-            "compiler": build["compiler"],
-            "cuda_targets": build["cuda_targets"],
-        },
-        "host": {"processor": devices[0]["name"], "threads": devices[0]["multiprocessors"]},
+        "library": library | {"commit": named, "modified": modified},
+        "host": host,
+    }
+
+
+def frame(kind: str, complete: bool) -> dict[str, object]:
+    import flashcore  # the tools read fingerprints without it
+
+    devices = flashcore.devices()
+    build = flashcore.build_info()
+    library = {name: build[name] for name in ("version", "compiler", "cuda_targets")}
+    host = {"processor": devices[0]["name"], "threads": devices[0]["multiprocessors"]}
+    return common(kind, complete, library, host) | {
         "device": {"name": devices[-1]["name"]},
         "versions": _versions(),
         "fingerprint": fingerprint(pathlib.Path(flashcore.__file__).parent),

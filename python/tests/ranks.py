@@ -6,18 +6,25 @@ import multiprocessing
 import os
 import pathlib
 import tempfile
+import time
 import traceback
 
 import gates
 import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.utils.checkpoint import checkpoint
+
+import flashcore
+import flashcore.distributed as fd
 
 HEADS, HEAD_DIMS = (4, 2), (32, 48)
 
 
 def _serve(rank, world, store, timeout, pipe):
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)
     limit = datetime.timedelta(seconds=timeout)
     dist.init_process_group(
@@ -95,8 +102,6 @@ class Ranks:
 @functools.lru_cache(maxsize=8)
 def _whole(lengths, lengths_kv, is_packed, dtype):
     """Whole q, k, v, dO and dLSE, the same on all ranks."""
-    import torch
-
     torch.manual_seed(sum(lengths) + sum(lengths_kv))
     (heads_q, heads_kv), (dim_qk, dim_v) = HEADS, HEAD_DIMS
     found = []
@@ -113,117 +118,165 @@ def _whole(lengths, lengths_kv, is_packed, dtype):
     return found
 
 
+# Name of the array, and the dimensions that are 1.
+EXTRAS = {
+    "sinks": ("sinks", ()),
+    "slopes": ("alibi_slopes", ()),
+    "bias": ("bias", ()),
+    "bias of heads": ("bias", (0,)),
+    "bias of keys": ("bias", (0, 2)),
+    "bias of rows": ("bias", (1, 3)),
+    "mask": ("mask", (1,)),
+    "mask of keys": ("mask", (1, 2)),
+}
+
+
+@functools.lru_cache(maxsize=32)
+def _extra(which, rows, keys):
+    name, ones = EXTRAS[which]
+    torch.manual_seed(len(which) + rows)
+    heads = HEADS[0]
+    if name == "sinks":
+        return name, torch.randn(heads)
+    if name == "alibi_slopes":
+        return name, torch.rand(heads) * 0.1
+    shape = [1 if i in ones else n for i, n in enumerate((2, heads, rows, keys))]
+    x = torch.randn(shape)
+    if name == "mask":
+        x = x > -0.5
+        x[..., : min(2, x.shape[2]), :] = False  # the first rows see nothing
+    return name, x
+
+
+def _has_rows(name, x):
+    return name in ("bias", "mask") and x.shape[2] > 1
+
+
+@functools.lru_cache(maxsize=8)
+def mesh_of(shape, names=None):
+    found = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    assert dist.get_world_size() == found.size()
+    return found
+
+
 def _starts(lengths):
     return [0, *np.cumsum(lengths).tolist()]
 
 
-def compare(group, lengths, lengths_kv, is_packed, dtype, layout, algorithm, options):
-    """Computes O, LSE and gradients over the group, and compares with fp64 on one rank."""
-    import torch
+def compare(
+    group, lengths, lengths_kv, is_packed, layout, algorithm, options,
+    which=(), mesh=None, dtype="float32",
+):  # fmt: skip
+    """Computes O, LSE and gradients over the group, and compares with fp64 on one rank.
 
-    import flashcore
-    import flashcore.distributed as fd
-
+    `which`: arrays of EXTRAS. With the shape of a mesh: in two levels.
+    """
+    everybody, group = group, group if mesh is None else mesh_of(mesh)
     whole = _whole(lengths, lengths_kv, is_packed, getattr(torch, dtype))
-    dim = 0 if is_packed else 2
+    rows, keys = sum(lengths), sum(lengths_kv)
+    extras = dict(_extra(one, rows, keys) for one in which)
+    cut = {"layout": layout, "dim": 0 if is_packed else 2}
     starts, starts_kv = (_starts(x) if is_packed else None for x in (lengths, lengths_kv))
-    cut = {"layout": layout, "dim": dim}
     shards = [
         fd.shard(x, group, cu_seqlens=s, **cut)
         for x, s in zip(whole, (starts, starts_kv, starts_kv, starts, starts), strict=True)
     ]
     leaves = [x.clone().requires_grad_() for x in shards[:3]]
+    mine = {
+        name: fd.shard(x, group, layout=layout) if _has_rows(name, x) else x.clone()
+        for name, x in extras.items()
+    }
+    learned = {name: mine[name].requires_grad_() for name in mine if name != "mask"}
     packed = {"cu_seqlens_q": starts, "cu_seqlens_kv": starts_kv} if is_packed else {}
-    rows = {} if is_packed else {"seqlen_q": lengths[0], "seqlen_kv": lengths_kv[0]}
+    sizes = {} if is_packed else {"seqlen_q": rows, "seqlen_kv": keys}
     out, lse = fd.context_parallel_attention(
         *leaves, group, layout=layout, algorithm=algorithm, return_lse=True,
-        **packed, **rows, **options,
+        **packed, **sizes, **options, **mine,
     )  # fmt: skip
     torch.autograd.backward([out, lse], shards[3:])
     results = [out.detach(), lse.detach(), *(x.grad for x in leaves)]
     for result, like in zip(results[2:], leaves, strict=True):
         assert result.dtype == like.dtype
     found = [
-        fd.unshard(x, group, cu_seqlens=s, seqlen=None if is_packed else of[0], **cut)
-        for x, s, of in zip(
+        fd.unshard(x, group, cu_seqlens=s, seqlen=None if is_packed else n, **cut)
+        for x, s, n in zip(
             results,
             (starts, starts, starts, starts_kv, starts_kv),
-            (lengths, lengths, lengths, lengths_kv, lengths_kv),
+            (rows, rows, rows, keys, keys),
             strict=True,
         )
     ]
-    if group.rank() != 0:
+    shares = {}
+    for name, x in learned.items():
+        if _has_rows(name, extras[name]):
+            shares[name] = fd.unshard(x.grad, group, seqlen=rows, layout=layout)
+        else:
+            shares[name] = x.grad
+            dist.all_reduce(x.grad, group=everybody)
+    if everybody.rank() != 0:
         return None
-    if is_packed:
-        packed = {n: torch.tensor(x, dtype=torch.int32) for n, x in packed.items()}
-    same = {**packed, **options, "kernel": "reference"}
+    packed = {n: torch.tensor(x, dtype=torch.int32) for n, x in packed.items()}
+    same = {**packed, **options, **extras, "kernel": "reference"}
     exact, exact_lse = flashcore.attention(
         *whole[:3], return_lse=True, out_dtype=torch.float64, **same
     )
-    exact_gradients = flashcore.attention_backward(
+    asked = {f"d_{name}": True for name in learned}
+    wanted = flashcore.attention_backward(
         whole[3].double(), *whole[:3], exact, exact_lse, d_lse=whole[4], grad_dtype=torch.float64,
-        **same,
+        **asked, **same,
     )  # fmt: skip
     gates.check(found[0].double(), exact, dtype)
     gates.check_lse(found[1], exact_lse, dtype)
-    for one, other in zip(found[2:], exact_gradients[:3], strict=True):
+    for one, other in zip(found[2:], wanted[:3], strict=True):
         gates.check_gradient(one.double(), other, dtype)
+    for name, one in shares.items():
+        gates.check_gradient(one.double(), getattr(wanted, f"d_{name}"), dtype)
     return [x.float().numpy().tobytes() for x in found]
 
 
-def _small(rows=8):
-    import torch
+def small(rows=8):
+    return {name: torch.randn(1, 2 if name != "q" else 4, rows, 32) for name in "qkv"}
 
-    return {
-        "q": torch.randn(1, 4, rows, 32),
-        "k": torch.randn(1, 2, rows, 32),
-        "v": torch.randn(1, 2, rows, 32),
-    }
+
+def said(kind, call, *arrays, **options):
+    """Returns what the error of this kind says, or "" if there is none."""
+    try:
+        call(*arrays, **options)
+    except kind as problem:
+        return str(problem)
+    return ""
+
+
+def attend(group, arrays, kind=flashcore.Error, **options):
+    """Returns what the error of a call says."""
+    return said(kind, fd.context_parallel_attention, **arrays, group=group, **options)
 
 
 def disagree(group, spoiled, rows, name, value):
     """Calls with other arguments on one rank; returns the error. Then the group works again."""
-    import torch
-
-    import flashcore
-    import flashcore.distributed as fd
-
-    arrays, options = _small(rows), {"causal": True}
+    arrays, options = small(rows), {"causal": True}
     if group.rank() == spoiled:
         if name == "dtype":
             arrays = {n: x.to(getattr(torch, value)) for n, x in arrays.items()}
         elif name == "rows":
-            arrays = _small(value)
+            arrays = small(value)
         elif name == "heads":
             arrays["q"] = arrays["q"][:, :value]
         else:
             options[name] = value
-    try:
-        fd.context_parallel_attention(**arrays, group=group, **options)
-    except flashcore.InvalidArgumentError as problem:
-        fd.context_parallel_attention(**_small(rows), group=group, causal=True)
-        return str(problem)
-    return ""
+    found = attend(group, arrays, flashcore.InvalidArgumentError, **options)
+    fd.context_parallel_attention(**small(rows), group=group, causal=True)
+    return found
 
 
 def share(group, rows, seqlen):
     """Returns the error of a call with equal rows on all ranks."""
-    import flashcore
-    import flashcore.distributed as fd
-
-    try:
-        fd.context_parallel_attention(**_small(rows), group=group, seqlen_q=seqlen)
-    except flashcore.InvalidArgumentError as problem:
-        return str(problem)
-    return ""
+    return attend(group, small(rows), flashcore.InvalidArgumentError, seqlen_q=seqlen)
 
 
 def refused(group, options):
     """Returns the error of a call that is wrong on all ranks."""
-    import flashcore
-    import flashcore.distributed as fd
-
-    arrays = _small()
+    arrays = small()
     options = dict(options)
     spoil = options.pop("spoil", None)
     if spoil in ("heads", "kv"):
@@ -236,23 +289,11 @@ def refused(group, options):
         arrays["k"] = arrays["k"][0]
     if spoil == "double":
         arrays = {name: x.double() for name, x in arrays.items()}
-    try:
-        fd.context_parallel_attention(**arrays, group=group, **options)
-    except flashcore.Error as problem:
-        return str(problem)
-    return ""
+    return attend(group, arrays, **options)
 
 
 def helpers(group):
     """shard, unshard, a mesh, and activation checkpointing."""
-    import pytest
-    import torch
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.utils.checkpoint import checkpoint
-
-    import flashcore
-    import flashcore.distributed as fd
-
     positions = torch.arange(32)
     mine = fd.shard(positions, group, dim=0)
     assert mine.tolist() == {0: [*range(6), *range(27, 32)]}.get(group.rank(), mine.tolist())
@@ -263,7 +304,7 @@ def helpers(group):
     with pytest.raises(flashcore.UnsupportedError, match="wanted x.detach"):
         fd.unshard(whole, group)
     mesh = DeviceMesh.from_group(group, "cpu")
-    arrays = [x.requires_grad_() for x in _small().values()]
+    arrays = [x.requires_grad_() for x in small().values()]
     out = fd.context_parallel_attention(*arrays, mesh, causal=True)
     wanted = torch.autograd.grad(out.sum(), arrays)
     again = checkpoint(
@@ -278,13 +319,6 @@ def helpers(group):
 
 def replaced(group):
     """A program's own calls of sdpa over the ranks, against the same calls in one process."""
-    import pytest
-    import torch
-    import torch.nn.functional as F
-
-    import flashcore
-    import flashcore.distributed as fd
-
     before = F.scaled_dot_product_attention
     torch.manual_seed(2)
     for options in ({"is_causal": True}, {"scale": 0.3}):
@@ -304,33 +338,18 @@ def replaced(group):
 
 def go_apart(group, who):
     """One rank has a new shape where the others repeat theirs; returns the errors."""
-    import flashcore
-    import flashcore.distributed as fd
-
-    fd.context_parallel_attention(**_small(), group=group, causal=True)
-    arrays = _small(9 if group.rank() == who else 8)
-    try:
-        fd.context_parallel_attention(**arrays, group=group, causal=True)
-    except flashcore.DeviceError as problem:
-        return str(problem)
-    return ""
+    fd.context_parallel_attention(**small(), group=group, causal=True)
+    arrays = small(9 if group.rank() == who else 8)
+    return attend(group, arrays, flashcore.DeviceError, causal=True)
 
 
 def stop(group, who):
     """One rank ends; returns the errors of the others."""
-    import time
-
-    import flashcore
-    import flashcore.distributed as fd
-
-    arrays = _small()
-    fd.context_parallel_attention(**arrays, group=group, causal=True)
+    fd.context_parallel_attention(**small(), group=group, causal=True)
     time.sleep(1.5)  # all hearts have been seen
     if group.rank() == who:
         os._exit(1)
-    try:
-        for _ in range(3):
-            fd.context_parallel_attention(**arrays, group=group, causal=True)
-    except flashcore.DeviceError as problem:
-        return str(problem)
-    return ""
+    found = ""
+    for _ in range(3):
+        found = found or attend(group, small(), flashcore.DeviceError, causal=True)
+    return found

@@ -1,12 +1,16 @@
 """What the ranks of test_distributed_decode.py do: decode over a cache that is cut over a group."""
 
-HEADS, HEAD_DIMS, ROWS, PAGE = (4, 2), (32, 48), 12, 4
+import torch
+from ranks import HEAD_DIMS, HEADS, said
+
+import flashcore
+import flashcore.distributed as fd
+
+ROWS, PAGE = 12, 4
 
 
 def _case(queries, world, dtype):
     """Queries, whole keys and values, and the lengths of the sequences."""
-    import torch
-
     torch.manual_seed(queries + 7 * world)
     lengths = torch.tensor([ROWS * world, queries, ROWS + 2, 2 * ROWS - 1]).clamp(max=ROWS * world)
     shapes = (
@@ -19,8 +23,6 @@ def _case(queries, world, dtype):
 
 
 def _options(names, queries):
-    import torch
-
     options = {
         "window": {"window": (9, 0)},
         "slopes": {"alibi_slopes": torch.linspace(0.01, 0.2, HEADS[0])},
@@ -35,8 +37,6 @@ def _options(names, queries):
 
 def _pages(x):
     """Returns a cache in pages, shuffled, and its table."""
-    import torch
-
     batch, heads, rows, width = x.shape
     pages = (
         x.unflatten(2, (rows // PAGE, PAGE)).permute(0, 2, 1, 3, 4).reshape(-1, heads, PAGE, width)
@@ -48,11 +48,6 @@ def _pages(x):
 
 def compare(group, queries, names, dtype, in_pages):
     """Keys cut over the ranks, against one process; returns the bits."""
-    import torch
-
-    import flashcore
-    import flashcore.distributed as fd
-
     rank, world = group.rank(), group.size()
     q, k, v, lengths = _case(queries, world, dtype)
     options = _options(names, queries)
@@ -77,11 +72,6 @@ def compare(group, queries, names, dtype, in_pages):
 
 def append(group):
     """A cache that grows over the ranks, one key at a time."""
-    import torch
-
-    import flashcore
-    import flashcore.distributed as fd
-
     rank, world = group.rank(), group.size()
     _, k, v, _ = _case(1, world, "float32")
     mine = [torch.full_like(x[:, :, :ROWS], torch.nan) for x in (k, v)]
@@ -107,11 +97,6 @@ def append(group):
 
 def sequences(group, batch):
     """Sequences cut over the ranks, of which there may be fewer than ranks."""
-    import torch
-
-    import flashcore
-    import flashcore.distributed as fd
-
     rank, world = group.rank(), group.size()
     q, k, v, lengths = (x[:batch] for x in _case(3, world, "float32"))
     sinks = torch.linspace(-1, 1, HEADS[0])
@@ -126,11 +111,6 @@ def sequences(group, batch):
 
 def wrong(group, options):
     """Returns the error of a call that is wrong on all ranks, or where ranks disagree."""
-    import torch
-
-    import flashcore
-    import flashcore.distributed as fd
-
     options = dict(options)
     queries = options.pop("queries", 1)
     q, k, v, lengths = _case(queries, 2, "float32")
@@ -138,8 +118,4 @@ def wrong(group, options):
         options["softcap"] = 2.0
     if options.pop("array", ""):
         options["k_new"] = torch.zeros(1)
-    try:
-        fd.decode(q, k, v, group, seqlens_kv=lengths, **options)
-    except flashcore.Error as problem:
-        return str(problem)
-    return ""
+    return said(flashcore.Error, fd.decode, q, k, v, group, seqlens_kv=lengths, **options)

@@ -2,13 +2,22 @@
 
 import functools
 
+import torch
+import torch.distributed as dist
+from ranks import mesh_of
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
+
+import flashcore
+import flashcore.distributed as fd
+
 BATCH, ROWS, WIDTH, HEADS, HEAD_DIM = 2, 26, 32, 4, 16
 
 
 def _model(attend):
     """Two blocks of attention with sinks and a linear layer; `attend` takes q, k, v and sinks."""
-    import torch
-    from torch import nn
 
     class Block(nn.Module):
         def __init__(self):
@@ -27,8 +36,6 @@ def _model(attend):
 
 
 def _tokens():
-    import torch
-
     return torch.randn(BATCH, ROWS, WIDTH, generator=torch.Generator().manual_seed(12))
 
 
@@ -38,38 +45,25 @@ def _loss(model, x):
 
 def _wanted():
     """The gradients of one process."""
-    import flashcore
-
     model = _model(lambda q, k, v, sinks: flashcore.attention(q, k, v, causal=True, sinks=sinks))
     _loss(model, _tokens()).backward()
     return {name: p.grad for name, p in model.named_parameters()}
 
 
 def _over(group, algorithm):
-    import flashcore.distributed as fd
-
     return lambda q, k, v, sinks: fd.context_parallel_attention(
         q, k, v, group, causal=True, sinks=sinks, algorithm=algorithm, seqlen_q=ROWS
     )
 
 
 def _check(found, wanted):
-    import torch
-
     for name, one in found.items():
         torch.testing.assert_close(one, wanted[name], atol=2e-4, rtol=1e-4, msg=name)
 
 
 def fsdp(group, algorithm, recomputes):
     """Weights are sharded over all four ranks, the batch over two, and the rows over two."""
-    import torch
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from torch.utils.checkpoint import checkpoint
-
-    import flashcore.distributed as fd
-
-    mesh = _mesh((2, 2), ("data", "context"))
+    mesh = mesh_of((2, 2), ("data", "context"))
     rows = mesh["context"]
     model = _model(_over(rows, algorithm))
     flat = init_device_mesh("cpu", (4,))
@@ -87,20 +81,8 @@ def fsdp(group, algorithm, recomputes):
     assert torch.isfinite(found["0.sinks"]).all()
 
 
-@functools.lru_cache(maxsize=4)
-def _mesh(shape, names):
-    from torch.distributed.device_mesh import init_device_mesh
-
-    return init_device_mesh("cpu", shape, mesh_dim_names=names)
-
-
 def compiled(group, algorithm):
     """The call is a break in the graph: the rest is compiled, and the gradients are the same."""
-    import torch
-    import torch.distributed as dist
-
-    import flashcore.distributed as fd
-
     model = _model(_over(group, algorithm))
     x = fd.shard(_tokens(), group, dim=1)
     wanted = _wanted()
@@ -121,11 +103,6 @@ def compiled(group, algorithm):
 
 def checkpointed(group, algorithm, reentrant):
     """Activations are computed again in the backward pass: the same bits."""
-    import torch
-    from torch.utils.checkpoint import checkpoint
-
-    import flashcore.distributed as fd
-
     x = fd.shard(_tokens(), group, dim=1).requires_grad_()
     results = []
     for recomputes in (False, True):

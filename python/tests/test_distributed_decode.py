@@ -1,21 +1,10 @@
 """Decode over a cache that is cut over several ranks, against one process."""
 
 import pytest
-import ranks
+
+pytest.importorskip("torch.distributed.distributed_c10d", exc_type=ImportError)
+
 import ranks_decode
-
-torch = pytest.importorskip("torch")
-
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available(), reason="PyTorch without torch.distributed"
-)
-
-
-@pytest.fixture(scope="module")
-def pool():
-    found = ranks.Ranks(4)
-    yield found
-    found.close()
 
 
 @pytest.mark.parametrize("names", [(), ("window",), ("slopes", "sinks"), ("softcap", "sinks")])

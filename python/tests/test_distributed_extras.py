@@ -1,39 +1,24 @@
 """Sinks, ALiBi, biases and masks over several ranks, against fp64 on one."""
 
 import pytest
+
+pytest.importorskip("torch.distributed.distributed_c10d", exc_type=ImportError)
+
 import ranks
 import ranks_extras
-
-torch = pytest.importorskip("torch")
-
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available(), reason="PyTorch without torch.distributed"
-)
-
-MASKS = {
-    "full": {},
-    "causal": {"causal": True, "softcap": 4.0},
-    "window": {"window": (9, 5), "alignment": "top_left"},
-}
-
-
-@pytest.fixture(scope="module")
-def pool():
-    found = ranks.Ranks(4)
-    yield found
-    found.close()
+from ranks_extras import MASKS
 
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("layout", ["contiguous", "zigzag"])
 @pytest.mark.parametrize("algorithm", ["ring", "all_gather"])
-@pytest.mark.parametrize("which", [*ranks_extras.EXTRAS, "several"])
+@pytest.mark.parametrize("which", [*ranks.EXTRAS, "several"])
 def test_dense(pool, which, algorithm, layout, mask):
     names = ("sinks", "slopes", "bias of heads", "mask") if which == "several" else (which,)
     for world in (1, 2, 3, 4):
         for lengths, lengths_kv in (((37,), (37,)), ((14,), (30,)), ((3,), (2,))):
             arguments = (lengths, lengths_kv, False, layout, algorithm, MASKS[mask], names)
-            pool.run(ranks_extras.compare, *arguments, world=world)
+            pool.run(ranks.compare, *arguments, world=world)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -43,7 +28,7 @@ def test_ulysses(pool, layout, mask):
     for names in (("sinks",), ("slopes",), ("sinks", "slopes")):
         for world in (1, 2, 4):
             arguments = ((37,), (37,), False, layout, "ulysses", MASKS[mask], names)
-            pool.run(ranks_extras.compare, *arguments, world=world)
+            pool.run(ranks.compare, *arguments, world=world)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -54,7 +39,7 @@ def test_packed(pool, which, algorithm, mask):
         for layout in ("contiguous", "zigzag"):
             for lengths, lengths_kv in (((3, 40, 0, 17, 1),) * 2, ((9, 30), (20, 30))):
                 arguments = (lengths, lengths_kv, True, layout, algorithm, MASKS[mask], (which,))
-                pool.run(ranks_extras.compare, *arguments, world=world)
+                pool.run(ranks.compare, *arguments, world=world)
 
 
 @pytest.mark.parametrize("value", [float("-inf"), float("inf"), float("nan")])

@@ -1,27 +1,12 @@
 """Ring and Ulysses in two levels, against fp64 on one process."""
 
 import pytest
+
+pytest.importorskip("torch.distributed.distributed_c10d", exc_type=ImportError)
+
 import ranks
 import ranks_extras
-
-torch = pytest.importorskip("torch")
-
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available(), reason="PyTorch without torch.distributed"
-)
-
-MASKS = {
-    "full": {},
-    "causal": {"causal": True, "softcap": 4.0},
-    "window": {"window": (9, 5), "alignment": "top_left"},
-}
-
-
-@pytest.fixture(scope="module")
-def pool():
-    found = ranks.Ranks(4)
-    yield found
-    found.close()
+from ranks_extras import MASKS
 
 
 @pytest.mark.parametrize("mesh", [(2, 2), (1, 4), (4, 1)])
@@ -33,7 +18,7 @@ def test_dense(pool, mask, layout, mesh):
         for lengths, lengths_kv in (((37,), (37,)), ((14,), (30,)), ((3,), (2,))):
             for names in ((), ("sinks", "slopes")):
                 arguments = (lengths, lengths_kv, False, layout, algorithm, MASKS[mask], names)
-                pool.run(ranks_extras.compare, *arguments, mesh, world=4)
+                pool.run(ranks.compare, *arguments, mesh, world=4)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "zigzag"])
@@ -41,7 +26,7 @@ def test_packed(pool, layout):
     for lengths, lengths_kv in (((3, 40, 0, 17, 1),) * 2, ((9, 30), (20, 30))):
         for options in MASKS.values():
             arguments = (lengths, lengths_kv, True, layout, "ring", options, ("sinks",))
-            pool.run(ranks_extras.compare, *arguments, (2, 2), world=4)
+            pool.run(ranks.compare, *arguments, (2, 2), world=4)
 
 
 @pytest.mark.parametrize(

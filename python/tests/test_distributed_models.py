@@ -1,23 +1,12 @@
 """Models whose attention is over several ranks: FSDP2, torch.compile, activation checkpointing."""
 
 import pytest
-import ranks
+
+pytest.importorskip("torch.distributed.distributed_c10d", exc_type=ImportError)
+
 import ranks_models
 
-torch = pytest.importorskip("torch")
-
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available(), reason="PyTorch without torch.distributed"
-)
-
 ALGORITHMS = ["ring", "all_gather", "ulysses"]
-
-
-@pytest.fixture(scope="module")
-def pool():
-    found = ranks.Ranks(4)
-    yield found
-    found.close()
 
 
 @pytest.mark.parametrize("recomputes", [False, True])

@@ -25,20 +25,31 @@ def message(kind, call, *args, **options):
     return text
 
 
+# Functions, the arrays that each wants, and some of those that it takes.
+FUNCTIONS = {
+    flashcore.attention: ("q k v", "bias mask sinks seqlens_kv cu_seqlens_q out"),
+    flashcore.attention_backward: ("d_out q k v", "out lse d_lse bias mask seqlens_kv dq dv"),
+}
+each_function = pytest.mark.parametrize("call", FUNCTIONS)
+
+
+@each_function
 @pytest.mark.parametrize("bad", [None, 1, "q", [[1.0]], object(), b"x", np.float32(1)])
-def test_no_array(x, bad):
-    for position in range(3):
-        arrays = [x, x, x]
-        arrays[position] = bad
-        text = message(flashcore.ArgumentTypeError, flashcore.attention, *arrays)
-        assert re.match(f"{'qkv'[position]}: is (an [aeiou]|a [^aeiou])", text), text
-        assert "wanted" in text
+def test_no_array(x, bad, call):
+    for name in (names := FUNCTIONS[call][0].split()):
+        arrays = dict.fromkeys(names, x) | {name: bad}
+        text = message(flashcore.ArgumentTypeError, call, **arrays)
+        assert re.match(f"{name}: is (an [aeiou]|a [^aeiou])", text), text
+        assert "wanted a" in text
 
 
-@pytest.mark.parametrize("name", ["bias", "mask", "sinks", "seqlens_kv", "cu_seqlens_q", "out"])
-def test_no_optional_array(x, name):
-    text = message(flashcore.ArgumentTypeError, flashcore.attention, x, x, x, **{name: [1, 2]})
-    assert text.startswith(f"{name}: is a list, wanted a numpy.ndarray")
+@pytest.mark.parametrize(
+    ("call", "name"), [(call, name) for call in FUNCTIONS for name in FUNCTIONS[call][1].split()]
+)
+def test_no_optional_array(x, call, name):
+    arrays = dict.fromkeys(FUNCTIONS[call][0].split(), x)
+    text = message(flashcore.ArgumentTypeError, call, **arrays, **{name: [1, 2]})
+    assert text.startswith(f"{name}: is a list, wanted a numpy.ndarray, as q is")
 
 
 @pytest.mark.parametrize("dtype", ["int64", "complex64", "uint8", "longdouble", "S4", object])
@@ -207,17 +218,14 @@ def test_options(x, option, value, kind):
     assert text.startswith(option.partition("_")[0]) or kind is flashcore.UnsupportedError
 
 
-def test_lengths_are_read_before_anything_is_written(x):
+@each_function
+def test_lengths_are_read_before_anything_is_written(x, call):
     out = np.full_like(x, 7)
-    message(
-        flashcore.InvalidArgumentError,
-        flashcore.attention,
-        x,
-        x,
-        x,
-        seqlens_kv=np.array([5], np.int32),
-        out=out,
-    )
+    given = dict.fromkeys(FUNCTIONS[call][0].split(), x) | {"seqlens_kv": np.array([5], np.int32)}
+    if call is flashcore.attention_backward:  # of what the forward pass left
+        given |= zip(("out", "lse"), flashcore.attention(x, x, x, return_lse=True), strict=True)
+    given["dq" if "d_out" in given else "out"] = out
+    message(flashcore.InvalidArgumentError, call, **given)
     assert (out == 7).all()
 
 

@@ -45,9 +45,8 @@ def test_decode_over_pages(page_size, queries):
     dense_k, dense_v, k, v, table = both(random, lengths, page_size, 2, 24)
     q = normal(random, 3, 6, queries, 24)
     seqlens = np.array(lengths, np.int32)
-    out, lse = flashcore.decode(
-        q, k, v, page_table=table, seqlens_kv=seqlens, return_lse=True, max_seqlen_kv=40
-    )
+    pages = {"page_table": table, "seqlens_kv": seqlens}
+    out, lse = flashcore.decode(q, k, v, **pages, return_lse=True, max_seqlen_kv=40)
     want, want_lse = expected(q, dense_k, dense_v, lengths)
     np.testing.assert_allclose(out, want, atol=2e-5)
     np.testing.assert_allclose(lse, want_lse, atol=1e-4)
@@ -68,14 +67,8 @@ def test_decode_over_pages(page_size, queries):
     # Packed queries give the same numbers.
     packed = q.transpose(0, 2, 1, 3).reshape(-1, 6, 24)
     starts = np.arange(4, dtype=np.int32) * queries
-    rows = flashcore.decode(
-        np.ascontiguousarray(packed),
-        k,
-        v,
-        page_table=table,
-        seqlens_kv=seqlens,
-        cu_seqlens_q=starts,
-    )
+    packed = np.ascontiguousarray(packed)
+    rows = flashcore.decode(packed, k, v, **pages, cu_seqlens_q=starts)
     np.testing.assert_array_equal(rows.reshape(3, queries, 6, 24).transpose(0, 2, 1, 3), out)
 
 
@@ -99,16 +92,14 @@ def test_decode_in_a_window_reads_only_its_pages():
     q = normal(random, 1, 2, 1, 16)
     want, _ = expected(q, dense_k, dense_v, [64], window=(10, 0))
     table[0, :6] = -5  # left of the window: keys 53 to 63 are in pages 6 and 7
-    seqlens = np.array([64], np.int32)
-    out = flashcore.decode(q, k, v, page_table=table, seqlens_kv=seqlens, window=(10, 0))
+    options = {"page_table": table, "seqlens_kv": np.array([64], np.int32), "window": (10, 0)}
+    out = flashcore.decode(q, k, v, **options)
     np.testing.assert_allclose(out, want, atol=2e-5)
     table[0, 6] = 99
     with pytest.raises(flashcore.InvalidArgumentError, match="page 6 of sequence 0 is 99"):
-        flashcore.decode(q, k, v, page_table=table, seqlens_kv=seqlens, window=(10, 0))
+        flashcore.decode(q, k, v, **options)
     status = np.zeros(1, np.int32)
-    flashcore.decode(
-        q, k, v, page_table=table, seqlens_kv=seqlens, window=(10, 0), page_status=status
-    )
+    flashcore.decode(q, k, v, **options, page_status=status)
     assert status[0] == 1
 
 
@@ -139,21 +130,13 @@ def test_fp8_cache_under_wider_queries():
     k, v = normal(random, 2, 2, 40, 32), normal(random, 2, 2, 40, 32)
     scale = (0.5 + random.uniform(size=(2, 2, 40))).astype(np.float32)
     k8, v8 = (np.zeros(x.shape, ml_dtypes.float8_e4m3fn) for x in (k, v))
-    flashcore.append(
-        k,
-        v,
-        k8,
-        v8,
-        seqlens_kv=np.zeros(2, np.int32),
-        k_scale=scale,
-        v_scale=scale,
-        kv_scale_block=1,
-    )
+    scales = {"k_scale": scale, "v_scale": scale, "kv_scale_block": 1}
+    flashcore.append(k, v, k8, v8, seqlens_kv=np.zeros(2, np.int32), **scales)
     np.testing.assert_array_equal(
         k8.astype(np.float32), (k / scale[..., None]).astype(ml_dtypes.float8_e4m3fn)
     )
     q = normal(random, 2, 4, 3, 32)
-    out = flashcore.decode(q, k8, v8, k_scale=scale, v_scale=scale, kv_scale_block=1)
+    out = flashcore.decode(q, k8, v8, **scales)
     wide = [x.astype(np.float32) * scale[..., None] for x in (k8, v8)]
     want, _ = definition(q, *wide, causal=True)
     np.testing.assert_allclose(out, want, atol=2e-5)
@@ -442,12 +425,7 @@ def test_torch_tensors():
     _, _, k, v, table = both(random, [20, 9], 4, 2, 16)
     q, seqlens = normal(random, 2, 4, 1, 16), np.array([20, 9], np.int32)
     want = flashcore.decode(q, k, v, page_table=table, seqlens_kv=seqlens)
-    out = flashcore.decode(
-        torch.from_numpy(q),
-        torch.from_numpy(k),
-        torch.from_numpy(v),
-        page_table=torch.from_numpy(table),
-        seqlens_kv=torch.from_numpy(seqlens),
-    )
+    *arrays, table, seqlens = map(torch.from_numpy, (q, k, v, table, seqlens))
+    out = flashcore.decode(*arrays, page_table=table, seqlens_kv=seqlens)
     assert isinstance(out, torch.Tensor)
     np.testing.assert_array_equal(out.numpy(), want)

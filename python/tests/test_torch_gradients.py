@@ -1,5 +1,9 @@
 """PyTorch differentiates `attention`: eager, compiled, checkpointed, under torch.func."""
 
+import contextlib
+import functools
+import itertools
+
 import gates
 import pytest
 from torch_cases import F, checkpoint, compiles, draw, ft, inputs, own_vmap, place_gradients, torch
@@ -70,12 +74,8 @@ def test_sdpa_of_any_rank_and_strides(device, dtype, shapes):
     check(ft.scaled_dot_product_attention, broadcast, F.scaled_dot_product_attention)
 
 
-def test_only_what_is_needed_is_computed(monkeypatch):
-    seen = []
-    compute = flashcore._torch_backward.compute
-    monkeypatch.setattr(
-        flashcore._torch_backward, "compute", lambda b, c: (seen.append(c.asked), compute(b, c))[1]
-    )
+def test_only_what_is_needed_is_computed(calls_of):
+    seen = calls_of(flashcore._torch_backward, "compute")
     q, k, v = inputs("cpu", torch.float32)
     sinks, bias = draw(4), draw(1, 4, 1, 53)
     (v,) = leaves(v)
@@ -85,7 +85,7 @@ def test_only_what_is_needed_is_computed(monkeypatch):
     flashcore.attention(q, k, v.detach(), sinks=sinks, bias=bias).sum().backward()
     assert sinks.grad.shape == (4,)
     assert q.grad is k.grad is None
-    assert seen == [(), ("d_sinks",)]
+    assert [call.asked for (_, call), _ in seen] == [(), ("d_sinks",)]
     _, lse = flashcore.attention(q, k, v, return_lse=True)
     assert not torch.autograd.grad(lse.sum(), v)[0].any()
     # If no input requires a gradient, neither does the result.
@@ -242,17 +242,13 @@ def test_a_state_of_dropout_in_memory():
     q, k, v = inputs("cpu", torch.float32)
     state = torch.tensor([5, -(2**63)])
     numbers = {"dropout_p": 0.3, "dropout_seed": 5, "dropout_offset": 2**63}
-    expected = gradients_of(
-        lambda *x: flashcore.attention(*x, **numbers), (q, k, v), torch.ones(2, 4, 37, 64)
-    )
     memory = {"dropout_p": 0.3, "dropout_state": state}
-    actual = gradients_of(
-        lambda *x: flashcore.attention(*x, **memory), (q, k, v), torch.ones(2, 4, 37, 64)
-    )
-    assert all(torch.equal(x, y) for x, y in zip(actual, expected, strict=True))
-    assert torch.equal(
-        flashcore.attention(q, k, v, **memory), flashcore.attention(q, k, v, **numbers)
-    )
+
+    def results(options):
+        call = functools.partial(flashcore.attention, **options)
+        return call(q, k, v), *gradients_of(call, (q, k, v), torch.ones(2, 4, 37, 64))
+
+    assert all(itertools.starmap(torch.equal, zip(results(memory), results(numbers), strict=True)))
     with pytest.raises(ValueError, match="dropout_state: dtype is int32, wanted int64"):
         flashcore.attention(q, k, v, dropout_p=0.3, dropout_state=state.int())
     for x in (q, q.clone().requires_grad_()):
@@ -369,12 +365,11 @@ def test_modules_learn():
         found = []
         for replaced in (False, True):
             layer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
-                if replaced:
-                    with ft.replace_sdpa():
-                        out = layer(x, x, x, need_weights=False)[0]
-                else:
-                    out = layer(x, x, x, need_weights=False)[0]
+            with (
+                torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16),
+                ft.replace_sdpa() if replaced else contextlib.nullcontext(),
+            ):
+                out = layer(x, x, x, need_weights=False)[0]
             out.float().square().sum().backward()
             found.append([p.grad.clone() for p in layer.parameters()])
         for expected, actual in zip(*found, strict=True):
@@ -387,24 +382,10 @@ def test_pytorchs_flash_backward():
     q, k, v = inputs("cpu", torch.float32, heads=(4, 4), lengths=(37, 37))
     out, lse, *rest = ft._flash_forward(q, k, v, is_causal=True, scale=0.3)
     d_out = torch.randn_like(out)
-    starts_q, starts_kv, longest_q, longest_kv, seed, offset, _ = rest
-    assert starts_q is starts_kv is None
+    *lengths, seed, offset, _ = rest
+    assert lengths[0] is lengths[1] is None
     gradients = ft._flash_backward(
-        d_out,
-        q,
-        k,
-        v,
-        out,
-        lse,
-        starts_q,
-        starts_kv,
-        longest_q,
-        longest_kv,
-        0.0,
-        True,
-        seed,
-        offset,
-        scale=0.3,
+        d_out, q, k, v, out, lse, *lengths, 0.0, True, seed, offset, scale=0.3
     )
     expected = gradients_of(
         lambda *x: F.scaled_dot_product_attention(*x, is_causal=True, scale=0.3), (q, k, v), d_out

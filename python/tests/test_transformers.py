@@ -72,23 +72,15 @@ def check(actual, expected, dtype):
     assert (actual - expected).norm() <= 2 * relative * expected.norm()
 
 
-def calls_of(monkeypatch):
-    """Counts the calls that reach the library, to notice a model that bypasses it."""
-    seen = []
-    forward = flashcore.transformers.attention
-
-    def counted(*arrays, **options):
-        seen.append(options)
-        return forward(*arrays, **options)
-
-    monkeypatch.setattr(flashcore.transformers, "attention", counted)
-    return seen
+@pytest.fixture
+def seen(calls_of):
+    """The calls that reach the library, to notice a model that bypasses it."""
+    return calls_of(flashcore.transformers, "attention")
 
 
 @place
 @decoder
-def test_logits(make, device, dtype, monkeypatch):
-    seen = calls_of(monkeypatch)
+def test_logits(make, device, dtype, seen):
     ours, theirs = pair(make, device, dtype)
     tokens = torch.randint(1, 97, (2, 40), device=device)
     check(ours(tokens).logits, theirs(tokens).logits, dtype)
@@ -141,14 +133,12 @@ def test_generation(make, device, dtype, cache):
 
 
 @place
-def test_vit(device, dtype, monkeypatch):
-    seen = calls_of(monkeypatch)
-
+def test_vit(device, dtype, seen):
     ours, theirs = pair(vit, device, dtype)
     images = torch.randn(3, 3, 32, 32, device=device, dtype=dtype)
     check(ours(images).logits, theirs(images).logits, dtype)
     assert len(seen) == 2
-    assert not any(options["causal"] for options in seen)
+    assert not any(options["causal"] for _, options in seen)
 
 
 def vit():
@@ -184,9 +174,8 @@ differentiates = pytest.mark.skipif(
     [*DECODERS.values(), vit, gemma, gpt_oss],
     ids=[*DECODERS, "vit", "softcap", "sinks"],
 )
-def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
+def test_a_training_step(make, device, dtype, checkpointed, seen):
     """The loss, every gradient, and the loss after an AdamW step equal those of sdpa or eager."""
-    seen = calls_of(monkeypatch)
     losses, gradients = [], []
     with torch.enable_grad():
         for model in pair(make, device, dtype, "eager" if make in (gemma, gpt_oss) else "sdpa"):
@@ -225,9 +214,8 @@ def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
 
 @place
 @pytest.mark.parametrize("make", [gemma, gpt_oss], ids=["softcap", "sinks"])
-def test_models_beyond_sdpa(make, device, dtype, monkeypatch):
+def test_models_beyond_sdpa(make, device, dtype, seen):
     """Models whose softcap or sinks sdpa ignores: compared with eager, which has them."""
-    seen = calls_of(monkeypatch)
     ours, theirs = pair(make, device, dtype, other="eager")
     if make is gpt_oss:
         for model in (ours, theirs):
@@ -239,7 +227,7 @@ def test_models_beyond_sdpa(make, device, dtype, monkeypatch):
     actual, expected = (m(tokens, attention_mask=mask).logits for m in (ours, theirs))
     check(actual[mask == 1], expected[mask == 1], dtype)
     assert len(seen) == 2
-    assert all(options["softcap"] or options["sinks"] is not None for options in seen)
+    assert all(options["softcap"] or options["sinks"] is not None for _, options in seen)
 
 
 @place
@@ -291,11 +279,10 @@ def test_cache_in_fp8(device, dtype, name):
     q, k = (torch.randn(2, heads, 7, 16, device=device, dtype=dtype) for heads in (4, 2))
     module, scale = torch.nn.Module(), torch.tensor([[[0.5], [2.0]]], device=device)
     module.is_causal = True
-    attend = flashcore.transformers.attention_forward
-    scaled, _ = attend(module, q, k.to(small), k.to(small), None, k_scale=scale, v_scale=scale)
-    wide = k.to(small).to(dtype) * scale[..., None].to(dtype)
-    plain, _ = attend(module, q, wide, wide, None)
-    check(scaled, plain, dtype)
+    kept = k.to(small)
+    scaled = attend(q, kept, kept, None, module=module, k_scale=scale, v_scale=scale)
+    wide = kept.to(dtype) * scale[..., None].to(dtype)
+    check(scaled, attend(q, wide, wide, None, module=module), dtype)
 
 
 @pytest.mark.compiles
@@ -321,11 +308,10 @@ def test_static_cache_compiled(device, dtype):
 
 @place
 @decoder
-def test_continuous_batching(make, device, dtype, monkeypatch):
+def test_continuous_batching(make, device, dtype, seen):
     """Requests of several lengths in one batch over a paged cache: each as if it ran alone."""
     if tuple(int(n) for n in transformers.__version__.split(".")[:2]) < (5, 23):
         pytest.skip("this transformers has no continuous batching for names that it does not know")
-    seen = calls_of(monkeypatch)
     kind, config = make()
     config._attn_implementation = "flashcore"
     model = kind(config).to(device, dtype).eval()
@@ -335,7 +321,7 @@ def test_continuous_batching(make, device, dtype, monkeypatch):
     prompts = [torch.randint(1, 97, (n,)).tolist() for n in (12, 3, 30, 7, 1)]
     results = model.generate_batch(prompts, generation_config=options, progress_bar=False)
     assert len(seen) > 0
-    assert all(len(call["cu_seqlens_q"]) > 1 for call in seen)
+    assert all(len(options["cu_seqlens_q"]) > 1 for _, options in seen)
     assert len(results) == len(prompts)
     generated = {tuple(r.prompt_ids): r.generated_tokens for r in results.values()}
     for prompt in prompts:
@@ -352,6 +338,12 @@ def test_continuous_batching(make, device, dtype, monkeypatch):
 LENGTHS = (13, 1, 26)
 STARTS = torch.tensor([0, 13, 14, 40])
 PACKED = {"cu_seq_lens_q": STARTS, "cu_seq_lens_k": STARTS, "max_length_q": 26, "max_length_k": 26}
+POSITIONS = torch.cat([torch.arange(n) for n in LENGTHS])[None]
+
+
+def packed_on(device):
+    options = PACKED | {"position_ids": POSITIONS}
+    return {n: x.to(device) if torch.is_tensor(x) else x for n, x in options.items()}
 
 
 def spans():
@@ -370,15 +362,14 @@ def test_packed_models(make, beside, device, dtype):
     """Several sequences in one row longer than the window, with every kind of mask."""
     ours, theirs = pair(make, device, dtype, other="eager")
     tokens = torch.randint(1, 97, (1, 40), device=device)
-    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
-    options = {n: x.to(device) if n.startswith("cu") else x for n, x in PACKED.items()}
+    options = packed_on(device)
     mask = torch.ones_like(tokens)
     if beside == "padding":
         mask[0, [5, 20, 21, 39]] = 0
     if beside in ("ones", "padding"):
         options["attention_mask"] = mask
     options["use_cache"] = beside != "no-cache"
-    actual = ours(tokens, position_ids=positions, **options).logits
+    actual = ours(tokens, **options).logits
     for part in spans():
         expected = theirs(tokens[:, part], attention_mask=mask[:, part]).logits
         kept = mask[:, part] == 1
@@ -390,10 +381,8 @@ def test_packed_models(make, beside, device, dtype):
 def test_packed_models_compiled(device, dtype):
     ours, theirs = pair(mistral, device, dtype)
     tokens = torch.randint(1, 97, (1, 40), device=device)
-    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
-    options = {n: x.to(device) if n.startswith("cu") else x for n, x in PACKED.items()}
     compiled = torch.compile(ours, fullgraph=True)
-    actual = compiled(tokens, position_ids=positions, use_cache=False, **options).logits
+    actual = compiled(tokens, use_cache=False, **packed_on(device)).logits
     for part in spans():
         check(actual[:, part], theirs(tokens[:, part]).logits, dtype)
 
@@ -441,15 +430,14 @@ def test_packed_sequences_are_apart(mask, causal, window):
         torch.testing.assert_close(out[row : row + 1, :, part], expected)
 
 
-def test_packed_sequences_with_a_plain_mask_take_no_mask(monkeypatch):
+def test_packed_sequences_with_a_plain_mask_take_no_mask(seen):
     """The mask that transformers makes for a windowed layer repeats the window only."""
-    seen = calls_of(monkeypatch)
     q = torch.randn(1, 4, 40, 16)
     far = torch.arange(40)[:, None] - torch.arange(40)
     mask = ((far >= 0) & (far < 8))[None, None]
     attend(q, q, q, mask, is_causal=True, sliding_window=8, **PACKED)
     attend(q, q, q, mask, is_causal=True, **PACKED)
-    assert ["mask" in call for call in seen] == [False, True]
+    assert ["mask" in options for _, options in seen] == [False, True]
 
 
 @pytest.mark.parametrize("queries", [20, 1])
@@ -500,14 +488,10 @@ def test_weights_that_there_are_not_compiled():
 def test_softcap_and_sinks_reach_the_library():
     q = torch.randn(1, 4, 8, 16)
     sinks = torch.randn(4)
-    module = torch.nn.Module()
-    out, weights = flashcore.transformers.attention_forward(
-        module, q, q, q, None, scaling=0.3, softcap=2.0, s_aux=sinks, is_causal=True
-    )
+    out = attend(q, q, q, None, scaling=0.3, softcap=2.0, s_aux=sinks, is_causal=True)
     expected = flashcore.attention(
         q, q, q, causal=True, softmax_scale=0.3, softcap=2.0, sinks=sinks
     )
-    assert weights is None
-    assert torch.equal(out, expected.transpose(1, 2))
+    assert torch.equal(out, expected)
     with pytest.raises(NotImplementedError, match="position_bias"):
-        flashcore.transformers.attention_forward(module, q, q, q, None, position_bias=q)
+        attend(q, q, q, None, position_bias=q)

@@ -8,10 +8,11 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tools"))
 import fixtures  # noqa: E402
 import report  # noqa: E402
-from reporting import pictures, python  # noqa: E402
+from reporting import pictures, python, text  # noqa: E402
 from reporting.compact import whole  # noqa: E402
 from reporting.evidence import Evidence, Failure, check_evidence  # noqa: E402
 
@@ -33,8 +34,9 @@ class Tree(unittest.TestCase):
             self.code["functions"]["sm_80"][name] = "0" * 16
             self.code["functions"]["sm_90"] |= {name: f"{number:016x}", f"join {name}": f"a{number:015x}"}
         self.write_code()
-        for name, parts in report.WANTED.items():
-            (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
+        for page in report.marked_pages(REPOSITORY):
+            parts = text.MARKER.findall(page.read_text(encoding="utf-8"))
+            (self.root / page.relative_to(REPOSITORY)).write_text(f"# A page\nby hand\n{markers(parts)}\n")
         self.ladder = fixtures.ladder([
             fixtures.rung("00_unfused", 20.5, self.print_of("00_unfused")),
             fixtures.rung("01_scalar", 2870.0, self.print_of("01_scalar"))])
@@ -61,7 +63,7 @@ class Tree(unittest.TestCase):
     def write(self):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
                                ("verify-forward_sm80_throughput", self.verify)):
-            (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
+            self.put(name, evidence)
         for name, shown in pictures.hashes(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_text(fixtures.picture(shown))
 
@@ -77,6 +79,18 @@ class Tree(unittest.TestCase):
     def text(self, name):
         return (self.root / name).read_text()
 
+    def put(self, name, evidence):
+        (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
+
+    def has(self, page, *parts):
+        for part in parts:
+            self.assertIn(part, self.text(page))
+
+    def shown(self, page, *parts):
+        """Writes the pages; one has these parts."""
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        self.has(page, *parts)
+
     def page(self):
         """Every measured point, as one page."""
         self.assertEqual(self.run_tool("--page", str(self.root / "page.html")), 0)
@@ -88,27 +102,21 @@ class Pages(Tree):
         self.assertEqual(self.run_tool("--check"), 1)
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
-        for part in ("by hand", "20.50", "2870", "PyTorch flash", "10.20", "| something | faster | 20.50 us, - |",
-                     "758 TFLOP/s", "A GPU", "140x, goal 72x: met", "0.50x its speed, goal 1.0x: not met",
-                     "3 of 3", "| passed |"):
-            self.assertIn(part, self.text("docs/ladder.md"))
+        self.has("docs/ladder.md", "by hand", "20.50", "2870", "PyTorch flash", "10.20",
+                 "| something | faster | 20.50 us, - |", "758 TFLOP/s", "A GPU", "140x, goal 72x: met",
+                 "0.50x its speed, goal 1.0x: not met", "3 of 3", "| passed |")
         self.assertNotIn("stale", self.text("docs/ladder.md"))
-        results = self.text("docs/results.md")
-        for part in ("`forward_sm80_throughput`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "b16/8k/hkv8"):
-            self.assertIn(part, results)
-        for part in ("680 TFLOP/s", "copy 4.30 TB/s"):
-            self.assertIn(part, self.text("docs/performance.md"))
-        deep_dive = self.text("docs/forward-sm80.md")
-        for part in ("(least, most; cases) | sweep | five |", "| PyTorch flash (FA2) | 1.20 (1.20, 1.20; ",
-                     "| the fastest of PyTorch's backends | 0.70 (0.70, 0.70; ",
-                     "| head_dim, TFLOP/s (over the fastest peer) | 512 | 1k |", "(0.70x) |"):
-            self.assertIn(part, deep_dive)
-        self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
-        self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
+        self.has("docs/results.md", "`forward_sm80_throughput`", "PyTorch flash (FA2)", "128 causal", "(0.70x)",
+                 "b16/8k/hkv8")
+        self.has("docs/performance.md", "680 TFLOP/s", "copy 4.30 TB/s")
+        self.has("docs/forward-sm80.md", "(least, most; cases) | sweep | five |",
+                 "| PyTorch flash (FA2) | 1.20 (1.20, 1.20; ",
+                 "| the fastest of PyTorch's backends | 0.70 (0.70, 0.70; ",
+                 "| head_dim, TFLOP/s (over the fastest peer) | 512 | 1k |", "(0.70x) |")
+        self.has("README.md", "| 512 | 2k | 8k | 16k |", f"{len(self.bench['cases'])} cases, sustained.")
 
     def test_it_shows_the_pictures_that_there_are(self):
-        self.run_tool("--no-pictures")
-        self.assertIn('src="docs/images/sweep.svg"', self.text("README.md"))
+        self.shown("README.md", 'src="docs/images/sweep.svg"')
         self.assertIn('src="images/latency.svg"', self.text("docs/performance.md"))
         self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "decode"]
         self.write()
@@ -119,8 +127,7 @@ class Pages(Tree):
         self.assertIn("docs/images/sweep.svg", self.said.getvalue())
 
     def test_fp8_beside_bf16(self):
-        self.run_tool("--no-pictures")
-        self.assertIn("Not measured yet.", self.text("docs/forward-fp8.md"))
+        self.shown("docs/forward-fp8.md", "Not measured yet.")
         wide = "forward_sm80_throughput", 100.0, "flashcore", self.print_of("forward_sm80_throughput")
         narrow = "forward_fp8_sm90", 80.0, "flashcore", "source 0123456789abcdef"
         shape = 8, 32, 2048, 64, False
@@ -130,12 +137,12 @@ class Pages(Tree):
                                              [(narrow[0], 50.0, *narrow[2:])], "f8e4m3"),
                                # An interrupted run has only one of a pair.
                                fixtures.case("fp8", "d64/s4096/full/bf16", *shape, [wide])])
-        (self.root / "docs/evidence/bench-fp8.json").write_text(json.dumps(file))
+        self.put("bench-fp8", file)
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
-        page = self.text("docs/forward-fp8.md")
-        self.assertIn(f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | {rate * 2:.0f} | 1.25 | 2.00 |", page)
-        self.assertIn(f"| d64/s4096/full | {rate:.0f} | - | - | - | - |", page)
+        self.has("docs/forward-fp8.md",
+                 f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | {rate * 2:.0f} | 1.25 | 2.00 |",
+                 f"| d64/s4096/full | {rate:.0f} | - | - | - | - |")
 
     def test_fp8_kernels_and_cudnn_have_a_column_each(self):
         ours = "forward_fp8_sm90", 80.0, "flashcore", "source 0123456789abcdef"
@@ -149,16 +156,13 @@ class Pages(Tree):
                                fixtures.case("file", "d64/s1024/f8e4m3", *shape, [ours], "f8e4m3"),
                                fixtures.case("file", "d64/s1024/causal/f8e4m3", *shape, [ours], "f8e4m3")])
         for name, file in (("kernels", kernels), ("peers", peers), ("wide", wide)):
-            (self.root / f"docs/evidence/bench-fp8-{name}.json").write_text(json.dumps(file))
+            self.put(f"bench-fp8-{name}", file)
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
-        page = self.text("docs/forward-fp8.md")
-        self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} |\n", page)
-        self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} | {rate:.0f} |\n| d64/s4096 | {rate * 1.25:.0f} | - |",
-                      page)
-        self.assertIn(f"| d64/s1024 | {rate * 1.25:.0f} | {rate:.0f} |\n"
-                      f"| d64/s1024/causal | {rate * 1.25:.0f} | - |", page)
-        self.assertIn("| `forward_fp8_sm90` (stale) | cuDNN from C++ |", page)
+        self.has("docs/forward-fp8.md", f"| d64/s2048 | {rate * 1.25:.0f} |\n",
+                 f"| d64/s2048 | {rate * 1.25:.0f} | {rate:.0f} |\n| d64/s4096 | {rate * 1.25:.0f} | - |",
+                 f"| d64/s1024 | {rate * 1.25:.0f} | {rate:.0f} |\n"
+                 f"| d64/s1024/causal | {rate * 1.25:.0f} | - |", "| `forward_fp8_sm90` (stale) | cuDNN from C++ |")
 
     def write_modes(self):
         """Accuracy of a bf16 kernel and two fp8 kernels, and the speed of two of them at one D."""
@@ -173,7 +177,7 @@ class Pages(Tree):
                           [(name, us, "flashcore", print_of)], dtype)
             for dtype, us, (name, print_of) in (("bf16", 200.0, wide), ("f8e4m3", 100.0, narrow))])
         for name, file in (("fp8-accuracy", accuracy), ("bench-fp8-modes", speed)):
-            (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(file))
+            self.put(name, file)
 
     def test_accuracy_stands_beside_speed(self):
         self.write_modes()
@@ -196,8 +200,7 @@ class Pages(Tree):
             self.assertIn("docs/images/fp8.svg", self.said.getvalue())
             (self.root / "docs/images/fp8.svg").write_text(fixtures.picture("0" * 16))
         self.change("forward_fp8_sm90")
-        self.run_tool("--no-pictures")
-        self.assertIn("| `forward_fp8_sm90` (stale) |", self.text("docs/forward-fp8.md"))
+        self.shown("docs/forward-fp8.md", "| `forward_fp8_sm90` (stale) |")
 
     def test_a_picture_of_accuracy_has_a_point_a_kernel_that_was_timed(self):
         self.write_modes()
@@ -216,12 +219,9 @@ class Pages(Tree):
                  for name, us in (("d128/2k/O bf16", 50.0), ("d128/2k/O bf16/amax", 51.0),
                                   ("d128/2k/O f8e4m3", 40.0), ("d128/2k/O f8e4m3/amax", 40.2),
                                   ("d128/16k/O bf16", 400.0))]  # interrupted
-        (self.root / "docs/evidence/bench-fp8-amax.json").write_text(json.dumps(fixtures.bench(cases)))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in ("| d128/2k/O bf16 | `forward_sm80_throughput` | 50.00 | 51.00 | +2.0% |",
-                     "| 40.00 | 40.20 | +0.5% |", "| 400 | - | - |",
-                     "+1.3% in the median, +0.5% to +2.0%"):
-            self.assertIn(part, self.text("docs/forward-fp8.md"))
+        self.put("bench-fp8-amax", fixtures.bench(cases))
+        self.shown("docs/forward-fp8.md", "| d128/2k/O bf16 | `forward_sm80_throughput` | 50.00 | 51.00 | +2.0% |",
+                   "| 40.00 | 40.20 | +0.5% |", "| 400 | - | - |", "+1.3% in the median, +0.5% to +2.0%")
 
     def test_the_backward_pass_is_shown_where_it_was_measured(self):
         self.run_tool("--no-pictures")
@@ -235,17 +235,13 @@ class Pages(Tree):
             fixtures.case("backward", "packed/causal", 8, 16, 2048, 128, True, [kernel])])
         path = self.root / "docs/evidence/backward-gpu.json"
         path.write_text(json.dumps(file | {"pass": "backward", "deterministic": True}))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in ("## The backward pass\n\n### Deterministic\n",
-                     "speedup: geometric mean", "| 64 full | `backward_sm80` |",
-                     "| FlashAttention-4, deterministic | 0.80 (0.80, 0.80; 1) |",
-                     "| packed/causal | bf16 | 100 |"):
-            self.assertIn(part, self.text("docs/results.md"))
+        self.shown("docs/results.md", "## The backward pass\n\n### Deterministic\n", "speedup: geometric mean",
+                   "| 64 full | `backward_sm80` |", "| FlashAttention-4, deterministic | 0.80 (0.80, 0.80; 1) |",
+                   "| packed/causal | bf16 | 100 |")
         self.assertNotIn("With atomic sums", self.text("docs/results.md"))
         self.assertNotIn("(stale)", self.text("docs/results.md"))
         self.change("backward_sm80")
-        self.run_tool("--no-pictures")
-        self.assertIn("| 64 full | `backward_sm80` (stale) |", self.text("docs/results.md"))
+        self.shown("docs/results.md", "| 64 full | `backward_sm80` (stale) |")
 
     def test_the_backward_pass_beside_flash_attention_4_by_head_dimension(self):
         self.code["functions"]["sm_90"]["backward_sm80"] = "b" * 16
@@ -259,19 +255,15 @@ class Pages(Tree):
                 for dim, time in zip((64, 128), times)])
             path = self.root / f"docs/evidence/{file}.json"
             path.write_text(json.dumps(evidence | {"pass": "backward"}))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in ("In any order: ", "The same bits: ",
-                     "| all | 1.20 (0.90 to 1.60); 1 of 2 | 1.00 (0.50 to 2.00); 1 of 2 |",
-                     "| 64 | 0.90 (0.90 to 0.90); 1 of 1 | 2.00 (2.00 to 2.00); 0 of 1 |"):
-            self.assertIn(part, self.text("docs/backward.md"))
+        self.shown("docs/backward.md", "In any order: ", "The same bits: ",
+                   "| all | 1.20 (0.90 to 1.60); 1 of 2 | 1.00 (0.50 to 2.00); 1 of 2 |",
+                   "| 64 | 0.90 (0.90 to 0.90); 1 of 1 | 2.00 (2.00 to 2.00); 0 of 1 |")
         self.assertNotIn("(stale)", self.text("docs/backward.md"))
         self.change("backward_sm80")
-        self.run_tool("--no-pictures")
-        self.assertIn("the same bits (stale)", self.text("docs/backward.md"))
+        self.shown("docs/backward.md", "the same bits (stale)")
 
     def test_the_front_page_says_where_others_are_ahead(self):
-        self.run_tool("--no-pictures")
-        self.assertIn("Not measured yet.", self.text("README.md"))
+        self.shown("README.md", "Not measured yet.")
         for number, name in enumerate(("backward_sm80", "backward_sm90", "decode_sm90")):
             self.code["functions"]["sm_90"][name] = f"b{number:015x}"
         self.write_code()
@@ -294,7 +286,7 @@ class Pages(Tree):
 
         def page(*cases):
             for name, file in (("backward-options", backward), ("bench-serving", fixtures.bench(list(cases)))):
-                (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(file))
+                self.put(name, file)
             self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
             return " ".join(self.text("README.md").split())
 
@@ -317,24 +309,20 @@ class Pages(Tree):
         self.assertNotIn("Decode of one query", page(decoded("b16", 99.0)))  # nobody is ahead
 
     def test_idle_times_stand_beside_the_sustained_ones(self):
-        self.run_tool("--no-pictures")
-        self.assertIn("TFLOP/s, sustained / idle", self.text("docs/results.md"))
+        self.shown("docs/results.md", "TFLOP/s, sustained / idle")
 
     def test_small_grids_are_tables_with_stale_marks(self):
         (self.root / "docs/small.md").write_text(
             markers(["small eager", "small eager where", "small grid ahead"]))
         grid = fixtures.small_grid("forward_sm80_throughput", self.print_of("forward_sm80_throughput"))
         for name in ("eager", "grid"):
-            (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in ("| `forward_sm80_throughput` | `forward_sm80_throughput`, early |",
-                     "| 8, 512, 64, causal | 4.00 / 5.00 | - |", "| f16 | 2 | 1.58 | 1.25 | 2.00 | 0 |",
-                     "a fixture's timing"):
-            self.assertIn(part, self.text("docs/small.md"))
+            self.put(f"small-{name}-h200", grid)
+        self.shown("docs/small.md", "| `forward_sm80_throughput` | `forward_sm80_throughput`, early |",
+                   "| 8, 512, 64, causal | 4.00 / 5.00 | - |", "| f16 | 2 | 1.58 | 1.25 | 2.00 | 0 |",
+                   "a fixture's timing")
         self.assertIn("forward_sm80_throughput, early", self.page())
         self.change("forward_sm80_throughput")
-        self.run_tool("--no-pictures")
-        self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/small.md"))
+        self.shown("docs/small.md", "`forward_sm80_throughput` (stale)")
 
     def test_small_grids_of_bench_are_the_same_tables(self):
         (self.root / "docs/small.md").write_text(
@@ -356,26 +344,21 @@ class Pages(Tree):
             self.assertIn(part, self.text("docs/small.md"))
 
     def test_packed_batches_stand_beside_dense_ones(self):
-        self.run_tool("--no-pictures")
-        self.assertIn("<!-- generated: packed -->\nNot measured yet.\n", self.text("docs/results.md"))
+        self.shown("docs/results.md", "<!-- generated: packed -->\nNot measured yet.\n")
         kernel = "forward_sm80_throughput"
         packed = fixtures.packed(kernel, self.print_of(kernel))
         path = self.root / "docs/evidence/packed-h200.json"
         path.write_text(json.dumps(packed))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in (f"| 4 x 100 | 64 | `{kernel}` | 100 | 100 | 100.0% | 103 | 97.1% | 97%, met |",
-                     f"| 4 x 100, causal | 64 | `{kernel}` | 100 | 100 | 100.0% | 104 | 96.2% | 97%, not met |",
-                     "| 100 | 206 | 50.0% | 103 | 100.0% | 95%, not met |", "32 heads, bf16; a fixture."):
-            self.assertIn(part, self.text("docs/results.md"))
+        self.shown("docs/results.md", f"| 4 x 100 | 64 | `{kernel}` | 100 | 100 | 100.0% | 103 | 97.1% | 97%, met |",
+                   f"| 4 x 100, causal | 64 | `{kernel}` | 100 | 100 | 100.0% | 104 | 96.2% | 97%, not met |",
+                   "| 100 | 206 | 50.0% | 103 | 100.0% | 95%, not met |", "32 heads, bf16; a fixture.")
         self.assertNotIn("cut short: some rows", self.text("docs/results.md"))
         self.assertEqual(self.run_tool("--check"), 0)
         self.change(kernel)
         self.assertEqual(self.run_tool("--check"), 1)
-        self.run_tool("--no-pictures")
-        self.assertIn(f"| 4 x 100 | 64 | `{kernel}` (stale) |", self.text("docs/results.md"))
+        self.shown("docs/results.md", f"| 4 x 100 | 64 | `{kernel}` (stale) |")
         path.write_text(json.dumps(packed | {"complete": False, "rows": packed["rows"][:1]}))
-        self.run_tool("--no-pictures")
-        self.assertIn("cut short: some rows are missing", self.text("docs/results.md"))
+        self.shown("docs/results.md", "cut short: some rows are missing")
         path.write_text(json.dumps(packed | {"heads": 0}))
         self.assertEqual(self.run_tool("--no-pictures"), 1)
         self.assertIn("packed-h200.json: heads: is 0, wanted minimum 1", self.said.getvalue())
@@ -386,17 +369,14 @@ class Pages(Tree):
                           [("forward_sm80_throughput", us, "flashcore", self.print_of("forward_sm80_throughput"))])
             for name, us in (("plain", 1000.0), ("softcap", 2000.0))]
         self.write()
-        self.run_tool("--no-pictures")
-        self.assertIn("| head_dim, TFLOP/s | plain | softcap |", self.text("docs/results.md"))
-        self.assertIn("| 64 | 550 | 275 |", self.text("docs/results.md"))
+        self.shown("docs/results.md", "| head_dim, TFLOP/s | plain | softcap |", "| 64 | 550 | 275 |")
 
     def test_a_cpu_has_a_table_of_its_own(self):
         cases = [fixtures.case("cpu", "(1,8,512,64)/f32", 1, 8, 512, 64, False,
                                [("cpu_simd", 1500.0), ("openblas", 3000.0, "peer")], "f32")]
         evidence = fixtures.bench(cases)
-        (self.root / "docs/evidence/bench-cpu.json").write_text(json.dumps(evidence))
-        self.run_tool("--no-pictures")
-        self.assertIn("| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |", self.text("docs/results.md"))
+        self.put("bench-cpu", evidence)
+        self.shown("docs/results.md", "| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |")
 
     def test_the_goals_of_a_cpu_are_cases_of_bench(self):
         def case(suite, name, us, dtype="f32", sizes=(1, 8, 512, 64), peers=()):
@@ -431,12 +411,9 @@ class Pages(Tree):
         evidence = fixtures.bench([pages, slow])
         evidence["device"] = {"name": "A processor", "kind": "cpu", "threads": 2}
         evidence["ceilings"]["sustained"]["read_bytes_per_second"] = 5e10
-        (self.root / "docs/evidence/bench-cpu-decode-a.json").write_text(json.dumps(evidence))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        page = self.text("docs/cpu.md")
-        self.assertIn("All threads together read 50.0 GB/s.", page)
-        self.assertIn("| b4/page16 | 2.00 | 40.0 | 80% |", page)
-        self.assertIn("| b4 | - | - | - |", page)
+        self.put("bench-cpu-decode-a", evidence)
+        self.shown("docs/cpu.md", "All threads together read 50.0 GB/s.", "| b4/page16 | 2.00 | 40.0 | 80% |",
+                   "| b4 | - | - | - |")
 
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
@@ -449,16 +426,13 @@ class Pages(Tree):
     def test_evidence_from_before_hard_scores_has_none(self):
         del self.verify["scores"]
         self.write()
-        self.run_tool("--no-pictures")
-        self.assertIn("1.0e-06) | - | 40 of 40", self.text("docs/verification.md"))
+        self.shown("docs/verification.md", "1.0e-06) | - | 40 of 40")
 
     def test_what_failed_is_not_hidden(self):
         self.verify = fixtures.verify("forward_sm80_throughput", "other sources", failed=3)
         self.write()
-        self.run_tool("--no-pictures")
-        page = self.text("docs/verification.md")
-        for part in ("`forward_sm80_throughput` (stale)", "17 of 20", "37 of 40", "not clean: racecheck (did not end)"):
-            self.assertIn(part, page)
+        self.shown("docs/verification.md", "`forward_sm80_throughput` (stale)", "17 of 20", "37 of 40",
+                   "not clean: racecheck (did not end)")
 
     def test_the_python_package_has_its_tables(self):
         package = self.root / "python/flashcore"
@@ -468,36 +442,28 @@ class Pages(Tree):
         self.assertRegex(now, "^source [0-9a-f]{16}$")
         for name, evidence in (("call", fixtures.python_call(now)),
                                ("torch", fixtures.python_tests(now, complete=False))):
-            (self.root / f"docs/evidence/python-{name}.json").write_text(json.dumps(evidence))
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        page = self.text("docs/python.md")
-        for part in ("| us per call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
-                     "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
-                     "Parts of the smallest case, us: output 1.50, launch 4.25.",
-                     "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
-                     "not run to the end | torch |"):
-            self.assertIn(part, page)
+            self.put(f"python-{name}", evidence)
+        self.shown("docs/python.md", "| us per call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
+                   "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
+                   "Parts of the smallest case, us: output 1.50, launch 4.25.",
+                   "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
+                   "not run to the end | torch |")
         (package / "a.py").write_text("# A comment\n\nA = 1  # and one more\n")
         self.assertEqual(python.fingerprint(package), now)
         (package / "a.py").write_text("A = 2\n")
-        self.run_tool("--no-pictures")
-        for part in ("| `flashcore.attention` (stale) |", "| `torch sdpa` |",
-                     "evidence/python-torch.json) (stale) |"):
-            self.assertIn(part, self.text("docs/python.md"))
+        self.shown("docs/python.md", "| `flashcore.attention` (stale) |", "| `torch sdpa` |",
+                   "evidence/python-torch.json) (stale) |")
 
     def test_without_evidence_the_pages_say_so(self):
         (self.root / "docs/evidence/bench.json").unlink()
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        self.assertIn("Not measured yet.", self.text("README.md"))
+        self.shown("README.md", "Not measured yet.")
         self.assertIn("Not measured yet.", self.text("docs/forward-sm80.md"))
 
     def test_a_shorter_run_shows_what_it_has(self):
         self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "five"]
         self.bench["complete"] = False
         self.write()
-        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        self.assertIn("cut short", self.text("README.md"))
-        self.assertIn("| us per call | (1,8,512,64) |", self.text("README.md"))
+        self.shown("README.md", "cut short", "| us per call | (1,8,512,64) |")
         self.assertIn("Not in this run.", self.text("docs/results.md"))
 
     def test_an_edited_number_is_noticed(self):
@@ -530,8 +496,7 @@ class Pages(Tree):
         self.assertNotIn("`01_scalar` (stale)", text)
         self.assertNotIn(" (stale)", self.text("docs/results.md"))
         self.change("forward_sm80_throughput")
-        self.run_tool("--no-pictures")
-        self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/results.md"))
+        self.shown("docs/results.md", "`forward_sm80_throughput` (stale)")
         self.assertIn("forward_sm80_throughput (stale)", self.page())
         functions = self.code["functions"]["sm_90"]
         functions["another name"] = functions.pop("01_scalar")
@@ -539,8 +504,7 @@ class Pages(Tree):
         self.assertEqual(self.run_tool("--check"), 0)
         del functions["another name"]
         self.write_code()
-        self.run_tool("--no-pictures")
-        self.assertIn("`01_scalar` (stale)", self.text("docs/ladder.md"))
+        self.shown("docs/ladder.md", "`01_scalar` (stale)")
 
     def test_a_row_is_stale_when_one_of_its_functions_is_no_more(self):
         self.run_tool("--no-pictures")
@@ -550,15 +514,13 @@ class Pages(Tree):
         self.assertEqual(self.run_tool("--check"), 0)
         self.change("join 01_scalar")
         self.assertEqual(self.run_tool("--check"), 1)
-        self.run_tool("--no-pictures")
-        self.assertIn("`01_scalar` (stale)", self.text("docs/ladder.md"))
+        self.shown("docs/ladder.md", "`01_scalar` (stale)")
         self.assertNotIn("`00_unfused` (stale)", self.text("docs/ladder.md"))
 
     def test_a_hash_of_all_that_a_kernel_launches_is_no_functions(self):
         self.ladder["rungs"][0]["fingerprint"] = f"nvcc 13.0.88 sm_90 {'7' * 16}"
         self.write()
-        self.run_tool("--no-pictures")
-        self.assertIn("`00_unfused` (stale)", self.text("docs/ladder.md"))
+        self.shown("docs/ladder.md", "`00_unfused` (stale)")
 
     def test_what_did_not_run_is_not_stale(self):
         refused = {"implementation": "forward_sm90_throughput:paged", "source": "flashcore", "fingerprint": "", "gate": None,
@@ -605,7 +567,7 @@ class Pages(Tree):
         prints = Evidence(self.root).sources
         cases = [fixtures.case("cpu", "one", 1, 8, 512, 64, False,
                                [("cpu_simd", 1500.0, "flashcore", prints["cpu_simd"])], "f32")]
-        (self.root / "docs/evidence/bench-cpu.json").write_text(json.dumps(fixtures.bench(cases)))
+        self.put("bench-cpu", fixtures.bench(cases))
         for text, stale in (("int one;\n", False), ("int two;\n", True)):
             (self.root / "src/cpu/forward.cpp").write_text(text)
             self.run_tool("--no-pictures")
@@ -614,9 +576,7 @@ class Pages(Tree):
     def test_a_failed_rung_has_no_time(self):
         self.ladder["rungs"][1] = fixtures.rung("01_scalar", 1.0, "x", passed=False)
         self.write()
-        self.run_tool("--no-pictures")
-        self.assertIn("FAILED", self.text("docs/ladder.md"))
-        self.assertIn("not timed: o[0] is nan", self.text("docs/ladder.md"))
+        self.shown("docs/ladder.md", "FAILED", "not timed: o[0] is nan")
 
     def test_markers_that_are_missing_or_unknown_are_refused(self):
         page = self.root / "docs/ladder.md"
@@ -666,14 +626,13 @@ class Html(Tree):
         page.feed(self.page())
         self.assertEqual(page.open, [])
         self.assertEqual(page.outside, [])
-        self.assertEqual(page.count["table"], 2)
+        self.assertEqual(page.count["table"], 4)
 
     def test_a_backward_run_is_named_and_leaves_the_forward_tables_alone(self):
         self.run_tool("--no-pictures")
         before = self.text("docs/results.md")
         cases = [one | {"pass": "backward"} for one in self.bench["cases"]]
-        (self.root / "docs/evidence/backward.json").write_text(json.dumps(
-            fixtures.bench(cases) | {"pass": "backward", "deterministic": True}))
+        self.put("backward", fixtures.bench(cases) | {"pass": "backward", "deterministic": True})
         self.run_tool("--no-pictures")
         self.assertEqual(before, self.text("docs/results.md"))
         page = self.page()
@@ -698,8 +657,7 @@ class Schema(unittest.TestCase):
         check_evidence(fixtures.python_call(""))
 
     def test_the_evidence_of_the_repository_holds(self):
-        root = pathlib.Path(__file__).resolve().parents[2]
-        self.assertGreaterEqual(len(Evidence(root).files), 3)
+        self.assertGreaterEqual(len(Evidence(REPOSITORY).files), 3)
 
     def test_other_things_are_refused_with_their_place(self):
         good = fixtures.standard("")

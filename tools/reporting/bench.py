@@ -33,6 +33,9 @@ BACKWARD = {"backward-gpu": "### Deterministic",
             "backward-few-tiles": "### Few tiles",
             "backward-packed": "### Packed batches, compared with dense ones",
             "backward-flex": "### Compared with FlexAttention"}
+# Tables of one kernel, for the pages that show them.
+TABLES_OF_KERNELS = {"kernel": ("forward_sm80_throughput", "forward_sm90_throughput", "forward_sm90_latency"),
+                     "features": ("forward_sm80_throughput", "forward_sm90_throughput")}
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
@@ -120,22 +123,8 @@ class Bench:
                   for suite, title in SERVING_SUITES.items() if self.suite(suite)]
         return "\n\n".join([self.where(), *tables])
 
-    def serving_decode(self) -> str:
-        """The first of these: what a page of results shows."""
-        return f"{self.where()}\n\n{self.against_peer('decode')}"
-
-    def from_file(self) -> str:
-        """Cases that came from a file."""
-        return f"{self.where()}\n\n{self.against_peer('file')}"
-
-    def options(self) -> str:
-        return f"{self.where()}\n\n{self.against_peer('features')}"
-
-    def head_dims(self) -> str:
-        return f"{self.where()}\n\n{self.against_peer('head_dims')}"
-
-    def mla(self) -> str:
-        return f"{self.where()}\n\n{self.against_peer('mla')}"
+    def of_suite(self, suite: str) -> str:
+        return f"{self.where()}\n\n{self.against_peer(suite)}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -245,24 +234,24 @@ class Bench:
                     self.sweep(HEADLINE_LENGTHS, peers=HEADLINE_PEERS))
         return "(B, H, S, D), fp16. " + self.where() + "\n\n" + self.five()
 
+    def by_case(self, cases: list[dict], what: list[str], cell_of, protocol: str = "") -> str:
+        """A row a case, a column an implementation; `what`: the headings of the case's name, and of its type."""
+        names = implementations(cases, protocol or self.protocol)
+        header = [label(name, source, self.stale(name, cases)) for source, name in names]
+        rows = [[*[cell(one["name"]), cell(one["dtype"])][:len(what)],
+                 *(cell_of(one, (row_of(one, name) or {"times": {}})["times"]) for _, name in names)] for one in cases]
+        return table([*what, *header], rows, left=len(what))
+
     def against_peer(self, suite: str) -> str:
         """Ours in us, and how many times faster than the fastest peer that is."""
+        def time_and_ratio(_, times: dict) -> str:
+            time = times.get(self.protocol, {"p50_us": None})
+            speedup = time.get("speedup_over_fastest_peer")
+            return us(time["p50_us"]) + (f" ({ratio(speedup)})" if speedup else "")
+
         cases = self.suite(suite)
-        if not cases:
-            return "Not in this run."
-        names = implementations(cases, self.protocol)
-        rows = []
-        for one in cases:
-            row = [cell(one["name"]), cell(one["dtype"])]
-            for source, name in names:
-                time = (row_of(one, name) or {"times": {}})["times"].get(self.protocol)
-                text = us(time["p50_us"]) if time else "-"
-                if time and time.get("speedup_over_fastest_peer"):
-                    text += f" ({ratio(time['speedup_over_fastest_peer'])})"
-                row.append(text)
-            rows.append(row)
-        header = [label(name, source, self.stale(name, cases)) for source, name in names]
-        return table(["case, us per call (over the fastest peer)", "type", *header], rows, left=2)
+        return self.by_case(cases, ["case, us per call (over the fastest peer)", "type"],
+                            time_and_ratio) if cases else "Not in this run."
 
     def kernel(self, name: str) -> str:
         """One kernel's own tables, for its deep dive."""
@@ -413,19 +402,12 @@ class Bench:
 
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
-        cases = self.evidence["cases"]
-        rows = []
-        for source, name in implementations(cases, self.protocol):
-            times = [(self.value(one, name, "p50_us"), self.value(one, name, "tflops"))
-                     for one in cases]
-            # PyTorch's flash kernel of the CPU is no FlashAttention-2.
-            rows.append([label(name, source, self.stale(name, cases)).removesuffix(" (FA2)"),
-                         *("-" if time is None else f"{time * 1e-3:.2f} ({tflops * 1e3:.0f})"
-                           for time, tflops in times)])
-        header = ["ms per call (GFLOP/s)", *(cell(one["name"]) for one in cases)]
-        # One row a case: there are more cases than implementations.
-        return table([header[0], *(row[0] for row in rows)],
-                     [[header[i], *(row[i] for row in rows)] for i in range(1, len(header))])
+        def time_and_rate(_, times: dict) -> str:
+            time = times.get(self.protocol)
+            return f"{time['p50_us'] * 1e-3:.2f} ({time['tflops'] * 1e3:.0f})" if time else "-"
+
+        # PyTorch's flash kernel of the CPU is no FlashAttention-2.
+        return self.by_case(self.evidence["cases"], ["ms per call (GFLOP/s)"], time_and_rate).replace(" (FA2)", "")
 
     def idle(self) -> str:
         """Both protocols side by side, where both were measured."""
@@ -434,18 +416,13 @@ class Bench:
                  if any(others and row["times"].get(others[0]) for row in one["rows"])]
         if not cases:
             return "Not in this run."
-        names = implementations(cases, others[0])
-        rows = [[cell(one["name"]), cell(one["dtype"]), *(self.both(one, name, others[0])
-                                                          for _, name in names)] for one in cases]
-        header = [label(name, source, self.stale(name, cases)) for source, name in names]
-        return table([f"TFLOP/s, {self.protocol} / {others[0]}", "type", *header], rows, left=2)
+        both = self.protocol, others[0]
 
-    def both(self, one: dict, name: str, other: str) -> str:
-        times = (row_of(one, name) or {"times": {}})["times"]
-        if self.protocol not in times or other not in times:
-            return "-"
-        return " / ".join(f"{one['flop'] / times[protocol]['p50_us'] * 1e-6:.0f}"
-                          for protocol in (self.protocol, other))
+        def rates(one: dict, times: dict) -> str:
+            return " / ".join(f"{one['flop'] / times[protocol]['p50_us'] * 1e-6:.0f}"
+                              for protocol in both) if times.keys() >= set(both) else "-"
+
+        return self.by_case(cases, [f"TFLOP/s, {' / '.join(both)}", "type"], rates, others[0])
 
 
 def main_of(all_evidence: Evidence) -> Bench | None:
@@ -531,17 +508,16 @@ def parts(all_evidence: Evidence) -> dict:
         ("decode", MAIN, lambda b: b.against_peer("decode")), ("idle", MAIN, Bench.idle),
         ("headline", MAIN, Bench.headline), ("behind training", "backward-options", untrained),
         ("behind decode", SERVING, decoded_behind), ("serving", SERVING, Bench.serving),
-        ("serving decode", SERVING, Bench.serving_decode), ("few keys", FEW_KEYS, Bench.from_file), ("options", OPTIONS, Bench.options),
-        ("head dims", HEAD_DIMS, Bench.head_dims),
-        ("mla", MLA, Bench.mla), ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill),
+        ("serving decode", SERVING, lambda b: b.of_suite("decode")), ("few keys", FEW_KEYS, lambda b: b.of_suite("file")), ("options", OPTIONS, lambda b: b.of_suite("features")),
+        ("head dims", HEAD_DIMS, lambda b: b.of_suite("head_dims")),
+        ("mla", MLA, lambda b: b.of_suite("mla")), ("prefill", PREFILL, Bench.prefill), ("prefill sm80", PREFILL_SM80, Bench.prefill),
         ("fp8", FP8, Bench.fp8),
         ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
         ("fp8 wide", FP8_WIDE, Bench.fp8_wide), ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
         ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),
         ("cpu backward", BACKWARD_ON_CPU, lambda b: f"{b.where()}\n\n{b.on_cpu()}"))}
-    for kernel in KERNELS:
-        found[f"kernel {kernel}"] = of(MAIN, lambda b, name=kernel: b.kernel(name))
-        found[f"features {kernel}"] = of(MAIN, lambda b, name=kernel: b.features(name))
+    for make, kernels in TABLES_OF_KERNELS.items():
+        found |= {f"{make} {name}": of(MAIN, lambda b, name=name, make=make: getattr(Bench, make)(b, name)) for name in kernels}
 
     def backward() -> str:
         """Nothing, the heading included, where it was not measured."""

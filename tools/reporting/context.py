@@ -1,17 +1,11 @@
 """Attention over many GPUs on paper: the table and the picture of context_model.py."""
-import html
 import math
 
 import context_model as model
-from reporting import themes
 
 TITLE = "The share of the time that is calls, by GPUs, at a million tokens"
 WORLDS = (8, 16, 32, 64, 128, 256, 512, 1024)
-NAMES = {"ring": "ring", "all_gather": "all_gather", "ulysses": "ulysses", "two levels": "two levels"}
-COLORS = {"ring": ("#2f7fd6", "#5ea2ea"), "all-gather": ("#8a939d", "#a5adb6"), "ulysses": ("#3f9d4f", "#58b868"),
-          "levels": ("#e0681f", "#f08a4a")}
-CLASSES = dict(zip(NAMES, COLORS))
-LEFT, TOP, WIDTH, HEIGHT = 56, 30, 560, 240  # of the plot, in pixels
+COLORS = {"ring": "#2f7fd6", "all_gather": "#8a939d", "ulysses": "#3f9d4f", "two levels": "#e0681f"}
 ROWS = ((2**17, 64), (2**17, 1024), (2**20, 64), (2**20, 256), (2**20, 1024), (2**23, 1024))
 
 
@@ -26,40 +20,27 @@ def lines() -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def _place(world: float, share: float) -> tuple[float, float]:
-    x = LEFT + WIDTH * math.log2(world / WORLDS[0]) / math.log2(WORLDS[-1] / WORLDS[0])
-    return round(x, 1), round(TOP + HEIGHT * (1 - share), 1)
-
-
-def draw(digest: str) -> str:
-    out = themes.begin((0, 0, LEFT + WIDTH + 120, TOP + HEIGHT + 50), TITLE, digest, COLORS)
-    rules = "".join(f".line-{name}{{stroke:var(--{name});stroke-width:2;fill:none}}" for name in COLORS)
-    out.append(f"<style>{rules}.grid{{stroke:var(--grid);fill:none}}</style>")
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        x, y = _place(WORLDS[0], share)
-        out.append(f'<path class="grid" d="M{x} {y}H{LEFT + WIDTH}"/>')
-        out.append(f'<text x="{x - 8}" y="{y + 4}" text-anchor="end" font-size="11">{share:.0%}</text>')
-    for world in WORLDS:
-        x, y = _place(world, 0)
-        out.append(f'<text x="{x}" y="{y + 18}" text-anchor="middle" font-size="11">{world}</text>')
-    out.append(f'<text x="{LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 38}" text-anchor="middle" font-size="12">GPUs</text>')
+def draw(pyplot):
+    figure, axes = pyplot.subplots(figsize=(7.6, 3.4), layout="constrained")
     for name, points in lines().items():
-        places = [_place(*point) for point in points]
-        path = "L".join(f"{x} {y}" for x, y in places)
-        out.append(f'<path class="line-{CLASSES[name]}" d="M{path}"/>')
-        out += [f'<circle class="{CLASSES[name]}" cx="{x}" cy="{y}" r="3"/>' for x, y in places]
-        x, y = places[-1]
-        out.append(f'<text x="{x + 8}" y="{y + (14 if name == "ulysses" else 4)}" font-size="12">{html.escape(NAMES[name])}</text>')
-    return "\n".join([*out, "</svg>", ""])
-
-
-def all_of_them() -> dict:
-    """By name: what is to be seen, and the function that gives the text of the SVG."""
-    return {"context-parallel": ([TITLE, lines(), COLORS, LEFT, TOP, WIDTH, HEIGHT], draw)}
+        axes.plot(*zip(*points), "o-", color=COLORS[name], markersize=4.5, clip_on=False)
+        axes.annotate(name, points[-1], xytext=(8, -12 if name == "ulysses" else -4), textcoords="offset points")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(WORLDS, map(str, WORLDS))
+    axes.minorticks_off()
+    axes.set_xlim(right=2 * WORLDS[-1])
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    axes.tick_params(length=0)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xlabel("GPUs")
+    return figure
 
 
 def table() -> str:
-    head = ["tokens", "GPUs", "calls, ms", *(f"{name}, ms" for name in NAMES.values()), "shortest",
+    head = ["tokens", "GPUs", "calls, ms", *(f"{name}, ms" for name in COLORS), "shortest",
             "its GB between nodes, a GPU"]
     out = ["| " + " | ".join(head) + " |", "| ---: " * (len(head) - 2) + "| --- | ---: |"]
     for tokens, world in ROWS:
@@ -68,7 +49,7 @@ def table() -> str:
         best = model.best(found)
         cells = [f"{tokens:,}", f"{world:,}", f"{1e3 * setting.calls(world):.4g}"]
         cells += ["-" if math.isinf(time.seconds) else f"{1e3 * time.seconds:.4g}" for time in found.values()]
-        cells += [NAMES[best], f"{found[best].far_bytes / 1e9:.3g}"]
+        cells += [best, f"{found[best].far_bytes / 1e9:.3g}"]
         out.append("| " + " | ".join(cells) + " |")
     return "\n".join(out)
 

@@ -82,32 +82,26 @@ def other_row(evidence: dict, case: str) -> str:
     return f"{row['seconds'] * 1e3:.2f} ms" if row else "-"
 
 
-def goals(files: dict[str, dict]) -> str:
-    def row(title: str, make) -> list[str]:
-        return [title, *(make(evidence) for evidence in files.values())]
+# The rows of the table: a title, and what makes a cell of the evidence and of a case or a column of it.
+ROWS = (("fp32 (2,8,2048,128), share of the FMA peak (goal 60%)", peak_row, "(2, 8, 2048, 128) f32"),
+        ("the same, D 64", peak_row, "(2, 8, 2048, 64) f32"),
+        ("bf16 (2,8,2048,128), share of the fp32 peak", peak_row, "(2, 8, 2048, 128) bf16"),
+        ("bf16, fp16, fp8 over fp32, time, (1,8,2048,128)", dtype_row, "(1, 8, 2048, 128)"),
+        ("unfused, operator by operator, time, D 64 and 128 (goal 3)", unfused_row, "unfused_by_operator_seconds"),
+        ("unfused, head by head, time, D 64 and 128", unfused_row, "unfused_by_head_seconds"),
+        ("ns per pair, D 64, at S (quadratic: equal)", scaling_row),
+        ("ms per head, S 1024, 4, 16, 64 heads (linear: equal)", heads_row),
+        ("workspace over those S", workspace_row),
+        ("(2,8,2048,128) causal, fp32", other_row, "(2, 8, 2048, 128) f32 causal"),
+        ("(2,8,2048,128) causal, bf16", other_row, "(2, 8, 2048, 128) bf16 causal"),
+        ("(1,8,512,64), fp32", other_row, "(1, 8, 512, 64) f32"),
+        ("(1,8,512,64), bf16", other_row, "(1, 8, 512, 64) bf16"),
+        ("decode, 32 over 8 heads, 8192 keys, D 128, fp32", other_row, "decode, 32 over 8 heads, 8192 keys, f32"),
+        ("the same, bf16", other_row, "decode, 32 over 8 heads, 8192 keys, bf16"))
 
-    rows = [row("fp32 (2,8,2048,128), share of the FMA peak (goal 60%)",
-                lambda e: peak_row(e, "(2, 8, 2048, 128) f32")),
-            row("the same, D 64", lambda e: peak_row(e, "(2, 8, 2048, 64) f32")),
-            row("bf16 (2,8,2048,128), share of the fp32 peak",
-                lambda e: peak_row(e, "(2, 8, 2048, 128) bf16")),
-            row("bf16, fp16, fp8 over fp32, time, (1,8,2048,128)",
-                lambda e: dtype_row(e, "(1, 8, 2048, 128)")),
-            row("unfused, operator by operator, time, D 64 and 128 (goal 3)",
-                lambda e: unfused_row(e, "unfused_by_operator_seconds")),
-            row("unfused, head by head, time, D 64 and 128",
-                lambda e: unfused_row(e, "unfused_by_head_seconds")),
-            row("ns per pair, D 64, at S (quadratic: equal)", scaling_row),
-            row("ms per head, S 1024, 4, 16, 64 heads (linear: equal)", heads_row),
-            row("workspace over those S", workspace_row)]
-    for title, case in (("(2,8,2048,128) causal, fp32", "(2, 8, 2048, 128) f32 causal"),
-                        ("(2,8,2048,128) causal, bf16", "(2, 8, 2048, 128) bf16 causal"),
-                        ("(1,8,512,64), fp32", "(1, 8, 512, 64) f32"),
-                        ("(1,8,512,64), bf16", "(1, 8, 512, 64) bf16"),
-                        ("decode, 32 over 8 heads, 8192 keys, D 128, fp32",
-                         "decode, 32 over 8 heads, 8192 keys, f32"),
-                        ("the same, bf16", "decode, 32 over 8 heads, 8192 keys, bf16")):
-        rows.append(row(title, lambda e, case=case: other_row(e, case)))
+
+def goals(files: dict[str, dict]) -> str:
+    rows = [[title, *(make(evidence, *case) for evidence in files.values())] for title, make, *case in ROWS]
     return table(["not causal unless said", *(column(*item) for item in files.items())], rows)
 
 

@@ -1,5 +1,4 @@
 """The architecture as a picture, from the arrows of scripts/check_arrows.py. An SVG."""
-import html
 import pathlib
 import sys
 
@@ -78,10 +77,6 @@ def architecture_shown() -> list:
     return [{box: sorted(others) for box, others in arrows().items()}, kernel_folders(), BOXES, FILLS, HEIGHT]
 
 
-def text(x: float, y: float, words: str, size: float, weight: str = "normal") -> str:
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" font-weight="{weight}">{html.escape(words)}</text>'
-
-
 def arrow(upper: tuple, lower: tuple) -> str:
     """From the bottom of a box straight down to the top of another; beside those between them."""
     (left, _, right, begin), (other_left, end, other_right, _) = upper, lower
@@ -102,10 +97,10 @@ def architecture(digest: str) -> str:
     for box in arrows():
         (left, top, right, bottom), fill, title, said = BOXES[box]
         lines.append(f'<rect x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" rx="5" class="{fill}"/>')
-        lines.append(text(left + 10, top + 18, title, 13, "bold"))
+        lines.append(themes.text(left + 10, top + 18, title, 13, ' font-weight="bold"'))
         rows = kernel_folders() if box == "cuda/*/*" else said.split("\n")
-        lines += [text(left + 10, top + 36 + 16 * i, row, 12) for i, row in enumerate(rows) if row]
+        lines += [themes.text(left + 10, top + 36 + 16 * i, row, 12) for i, row in enumerate(rows) if row]
     for box, others in arrows().items():
         lines += [arrow(BOXES[box][0], BOXES[other][0]) for other in sorted(others)]
-    lines.append(text(0, HEIGHT - 26, "An arrow: may include, and so on along the arrows. A kernel includes no other kernel.", 12))
+    lines.append(themes.text(0, HEIGHT - 26, "An arrow: may include, and so on along the arrows. A kernel includes no other kernel.", 12))
     return "\n".join(lines) + "\n</svg>\n"

@@ -119,15 +119,16 @@ def rungs_table(evidence: dict, stale: set[str]) -> str:
                  left=4)
 
 
+def stale(evidence: dict, is_stale) -> set[str]:
+    return {rung["name"] for rung in evidence["rungs"] if is_stale(rung["name"], rung["fingerprint"])}
+
+
 def parts(all_evidence: Evidence) -> dict:
     """By the name of the marker."""
     def of(make):
         return all_evidence.part("ladder", make)
 
-    def stale(evidence: dict) -> set[str]:
-        return {rung["name"] for rung in evidence["rungs"]
-                if all_evidence.is_stale(rung["name"], rung["fingerprint"])}
-
-    return {"where": of(where), "times": of(lambda e: times_table(e, stale(e))),
+    is_stale = all_evidence.is_stale
+    return {"where": of(where), "times": of(lambda e: times_table(e, stale(e, is_stale))),
             "goals": of(goals_text), "ceilings": of(lambda e: ceilings_text(e["ceilings"])), "gates": of(gates_table),
-            "rungs": of(lambda e: rungs_table(e, stale(e)))}
+            "rungs": of(lambda e: rungs_table(e, stale(e, is_stale)))}

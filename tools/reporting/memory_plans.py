@@ -1,5 +1,4 @@
 """Shared memory of one CTA as pictures, to scale, from the rows of a kernel's config.hpp. SVG."""
-import html
 import pathlib
 import re
 
@@ -128,11 +127,10 @@ def bar(groups: list[tuple], copies: int, top: float, right: float) -> list[str]
                              f'class="{KINDS[kind][0]}"/>')
                 left += width
             if label and copy == 0 and len(label) * schedules.LETTER * 0.9 <= left - begin:
-                lines.append(f'<text x="{(begin + left) / 2:.1f}" y="{top + ROW / 2:g}" text-anchor="middle" '
-                             f'font-size="10.5">{html.escape(label.strip())}</text>')
+                lines.append(themes.middle((begin + left) / 2, top + ROW / 2, label.strip(), 10.5))
         left += 4
     size = f"{total(groups) / KB:.3g} KB" + (f" x {copies}" if copies > 1 else "")
-    return [*lines, f'<text x="{right:.1f}" y="{top + ROW / 2:g}" font-size="11">{size}</text>']
+    return [*lines, themes.text(right, top + ROW / 2, size, 11)]
 
 
 def draw(name: str, digest: str) -> str:
@@ -143,23 +141,15 @@ def draw(name: str, digest: str) -> str:
     width, height = round(NAME + longest * SCALE + 90), 44 + ROW * len(rows) + 50
     end = NAME + most * SCALE
     fills = {KINDS[kind][0]: schedules.FILLS[KINDS[kind][0]] for kind in KINDS if kind in used}
-    lines = [*themes.begin((0, 0, width, height), html.escape(title), digest, fills),
-             f'<text x="10" y="20" font-size="13" font-weight="bold">{html.escape(title)}</text>',
+    lines = [*themes.begin((0, 0, width, height), title, digest, fills),
+             themes.text(10, 20, title, 13, ' font-weight="bold"'),
              f'<path d="M{end:.1f} 40V{44 + ROW * len(rows)}" class="arrow" stroke-dasharray="3 3"/>',
-             f'<text x="{end:.1f}" y="36" text-anchor="middle" font-size="11">{most} KB</text>']
+             themes.middle(end, 36, f"{most} KB", 11)]
     for number_of, (label, groups, copies) in enumerate(rows):
         top = 44 + number_of * ROW
-        lines.append(f'<text x="10" y="{top + ROW / 2:g}" font-size="12">{html.escape(label)}</text>')
-        lines += bar(groups, copies, top, width - 76)
-    below = 44 + ROW * len(rows) + 16
-    lines.append(f'<text x="10" y="{below}" font-size="11.5">{html.escape(note)}</text>')
-    left = 10
-    for kind in [kind for kind in KINDS if kind in used]:
-        fill, words = KINDS[kind]
-        lines.append(f'<rect x="{left}" y="{below + 10}" width="14" height="12" rx="2" class="{fill}"/>'
-                     f'<text x="{left + 20}" y="{below + 20}" font-size="11">{words}</text>')
-        left += 44 + 7 * len(words)
-    return "\n".join(lines) + "\n</svg>\n"
+        lines += [themes.text(10, top + ROW / 2, label, 12), *bar(groups, copies, top, width - 76)]
+    kinds = [KINDS[kind] for kind in KINDS if kind in used]
+    return "\n".join(lines + themes.legend(44 + ROW * len(rows) + 16, note, kinds))
 
 
 def all_of_them() -> dict:

@@ -5,8 +5,7 @@ from reporting import bench as bench_parts
 from reporting import ladder as ladder_parts
 from reporting import small as small_parts
 from reporting.evidence import Evidence, where
-from reporting.plots import display
-from reporting.text import rate, us
+from reporting.text import cell, rate, table, us
 
 STYLE = """
 :root { --ground: #fff; --ink: #1a1d21; --faint: #5c6570; --line: #d9dee4; --shade: #f4f6f8;
@@ -34,7 +33,7 @@ for (const head of document.querySelectorAll('th')) head.addEventListener('click
   const down = head.dataset.order !== 'down';
   for (const other of head.parentNode.children) delete other.dataset.order;
   head.dataset.order = down ? 'down' : 'up';
-  const value = row => row.cells[at].dataset.value ?? row.cells[at].textContent;
+  const value = row => row.cells[at].textContent;
   const order = (a, b) => {
     const x = value(a), y = value(b), m = parseFloat(x), n = parseFloat(y);
     if (!isNaN(m) && !isNaN(n)) return m - n;
@@ -51,20 +50,20 @@ def tag(name: str, text: str, extra: str = "") -> str:
     return f"<{name}{extra}>{html.escape(str(text))}</{name}>"
 
 
-def cell(text: str, word: bool = False, value: float | None = None, style: str = "") -> str:
-    classes = " ".join(filter(None, ("word" if word else "", style)))
-    extra = f' class="{classes}"' if classes else ""
-    if value is not None:
-        extra += f' data-value="{value:.6g}"'
-    return tag("td", text, extra)
+def html_of(markdown: str) -> str:
+    """A table of the pages, whose cells are escaped already. Columns of words lie left."""
+    header, lies, *rows = markdown.splitlines()
+    words = [not column.endswith(": ") for column in lies[1:-1].split("|")]
 
+    def row(line: str, name: str) -> str:
+        found = ""
+        for text, word in zip(line[2:-2].split(" | "), words, strict=True):
+            style = " ".join(["word"] * word + [text.lower()] * (text in ("passed", "FAILED")))
+            found += f"<{name}" + (f' class="{style}"' if style else "") + f">{text.replace('`', '')}</{name}>"
+        return f"<tr>{found}</tr>"
 
-def table(header: list[str], words: int, rows: list[list[str]]) -> str:
-    """The first `words` columns are text; rows are cells."""
-    head = "".join(tag("th", name, ' class="word"' if i < words else "")
-                   for i, name in enumerate(header))
-    body = "\n".join("<tr>" + "".join(row) + "</tr>" for row in rows)
-    return (f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n'
+    body = "\n".join(row(line, "td") for line in rows)
+    return (f'<div class="scroll"><table><thead>{row(header, "th")}</thead>\n<tbody>\n{body}\n'
             "</tbody></table></div>")
 
 
@@ -78,27 +77,17 @@ def bench_rows(bench) -> str:
             gate = row["gate"]
             verdict = ("refused" if "refusal" in row else "error" if "error" in row else
                        "passed" if gate and gate["passed"] else "FAILED")
-            source = row["source"]
-            name = display(source, row["implementation"])
-            name = name.removesuffix(" (FA2)") if on_cpu else name
-            if bench.is_stale_row(row):
-                name += " (stale)"
+            name = bench_parts.label(row["implementation"], row["source"], bench.is_stale_row(row))
             error = gate.get("max_scaled_error") if gate else None
-            rows.append([
-                cell(one["suite"], True), cell(one["name"], True), cell(one["dtype"], True),
-                cell(name, True),
-                cell(verdict, True, style="passed" if verdict == "passed" else
-                     "failed" if verdict == "FAILED" else ""),
-                cell("-" if error is None else f"{error:.1e}", value=error),
-                *(cell(us(time[k]) if time else "-") for k in ("p50_us", "p90_us")),
-                *([] if on_cpu else [cell(us(other["p50_us"]) if other else "-"),
-                                     cell(us(row["host_us"]) if row.get("host_us") else "-")]),
-                cell(rate(time["tflops"]) if time else "-"),
-                cell(f"{time['percent_of_bound']:.0f}%" if time and time.get("percent_of_bound")
-                     else "-")])
-    return table(["suite", "case", "type", "implementation", "gate", "scaled error", "p50 us",
-                  "p90 us", *([] if on_cpu else ["idle p50", "eager us"]), "TFLOP/s", "of bound"],
-                 5, rows)
+            rows.append([cell(one["suite"]), cell(one["name"]), cell(one["dtype"]),
+                         name.removesuffix(" (FA2)") if on_cpu else name, verdict,
+                         "-" if error is None else f"{error:.1e}",
+                         *(us(time[k]) if time else "-" for k in ("p50_us", "p90_us")),
+                         *([] if on_cpu else [us(other["p50_us"]) if other else "-", us(row.get("host_us") or None)]),
+                         rate(time["tflops"]) if time else "-",
+                         f"{time['percent_of_bound']:.0f}%" if time and time.get("percent_of_bound") else "-"])
+    return html_of(table(["suite", "case", "type", "implementation", "gate", "scaled error", "p50 us", "p90 us",
+                          *([] if on_cpu else ["idle p50", "eager us"]), "TFLOP/s", "of bound"], rows, left=5))
 
 
 def bench_section(name: str, evidence: dict, is_stale) -> str:
@@ -117,53 +106,34 @@ def bench_section(name: str, evidence: dict, is_stale) -> str:
             bench_rows(bench))
 
 
-def ladder_section(evidence: dict, is_stale) -> str:
-    shapes = [shape["name"] for shape in evidence["shapes"]]
-    rows = []
-    for rung in evidence["rungs"]:
-        stale = " (stale)" if is_stale(rung["name"], rung["fingerprint"]) else ""
-        gate = rung["gate"]
-        verdict = "not run" if gate is None else "passed" if gate["passed"] else "FAILED"
-        rows.append([cell(rung["name"] + stale, True), cell(rung["adds"], True),
-                     cell(verdict, True, style="passed" if verdict == "passed" else "failed"),
-                     *(cell(us(ladder_parts.p50(rung, shape))) for shape in shapes)])
-    for backend, times in ladder_parts.peer_times(evidence).items():
-        rows.append([cell(f"PyTorch {backend}", True), cell("", True), cell("", True),
-                     *(cell(us(times.get(shape))) for shape in shapes)])
-    return ("<h1>The ladder</h1>" + tag("p", where(evidence)) +
-            table(["rung", "adds", "gate", *(f"{shape} us" for shape in shapes)], 3, rows))
+def ladder_section(_, evidence: dict, is_stale) -> str:
+    stale = ladder_parts.stale(evidence, is_stale)
+    tables = (ladder_parts.times_table(evidence, stale), ladder_parts.gates_table(evidence),
+              ladder_parts.rungs_table(evidence, stale))
+    return "<h1>The ladder</h1>" + tag("p", where(evidence)) + "".join(map(html_of, tables))
 
 
 def small_section(name: str, evidence: dict, is_stale) -> str:
     grid = small_parts.Grid(evidence, is_stale)
-    header = ["heads, length, head_dim", *map(grid.header, grid.kernels())]
-    rows = [[cell(line[0], True), *map(cell, line[1:])] for line in grid.lines()]
     return (f"<h1>One batch entry: {html.escape(name)}</h1>" + tag("p", grid.where()) +
-            tag("p", "Device time of a call in us; after a slash, a call of an eager loop.") +
-            table([text.replace("`", "") for text in header], 1, rows))
+            tag("p", "Device time of a call in us; after a slash, a call of an eager loop.") + html_of(grid.table()))
 
 
-def cpu_section(name: str, evidence: dict) -> str:
-    rows = [[cell(row["case"], True), cell(f"{row['seconds'] * 1e3:.3f}"),
-             cell(f"{row['gflop_per_second']:.0f}"),
-             cell(f"{100 * row['gflop_per_second'] / row['peak_gflop_per_second']:.0f}%")]
-            for row in evidence["peak"]]
+def cpu_section(name: str, evidence: dict, _) -> str:
+    rows = [[cell(row["case"]), f"{row['seconds'] * 1e3:.3f}", f"{row['gflop_per_second']:.0f}",
+             f"{100 * row['gflop_per_second'] / row['peak_gflop_per_second']:.0f}%"] for row in evidence["peak"]]
     return (f"<h1>CPU: {html.escape(name)}</h1>" + tag("p", where(evidence)) +
-            table(["case", "ms", "GFLOP/s", "of the fp32 peak"], 1, rows))
+            html_of(table(["case", "ms", "GFLOP/s", "of the fp32 peak"], rows)))
+
+
+# Kinds of evidence, in the page's order.
+SECTIONS = {"bench": bench_section, "ladder": ladder_section, "small_grid": small_section, "cpu": cpu_section}
 
 
 def render(all_evidence: Evidence) -> str:
-    body = []
     # The one that the documentation shows comes first.
-    for name, evidence in sorted(all_evidence.of_kind("bench").items(),
-                                 key=lambda item: item[0] != bench_parts.MAIN):
-        body.append(bench_section(name, evidence, all_evidence.is_stale))
-    for evidence in all_evidence.of_kind("ladder").values():
-        body.append(ladder_section(evidence, all_evidence.is_stale))
-    for name, evidence in all_evidence.of_kind("small_grid").items():
-        body.append(small_section(name, evidence, all_evidence.is_stale))
-    for name, evidence in all_evidence.of_kind("cpu").items():
-        body.append(cpu_section(name, evidence))
+    body = [section(name, evidence, all_evidence.is_stale) for kind, section in SECTIONS.items()
+            for name, evidence in sorted(all_evidence.of_kind(kind).items(), key=lambda item: item[0] != bench_parts.MAIN)]
     intro = ("tools/report.py writes this page from the files in docs/evidence, which the programs of "
              "this repository write. Every result with a time passed its correctness gate in the "
              "same process first. Stale: the kernel has changed since it was measured.")

@@ -22,6 +22,7 @@ SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
 TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by sequence length",
          "architecture": "The rooms of the source, and which may include which", "roofline": "Roofline", "latency": "Where the time of short calls goes",
          "fp8": "Relative error of O against TFLOP/s of each kernel for fp8, by data"}
+FRONT = ("ladder", "sweep")  # also on the front page
 TEXTS["context-parallel"] = context.TITLE
 TEXTS |= {name: title for name, (title, *_) in (schedules.SCHEDULES | memory_plans.PLANS).items()}
 
@@ -224,7 +225,7 @@ def draw_fp8(panels: list, device: str, shape: str, pyplot):
 
 def drawings(all_evidence: Evidence) -> dict:
     """By name: what is to be seen, and the function that draws it."""
-    found: dict = {}
+    found: dict = {"context-parallel": ([context.TITLE, context.lines(), context.COLORS], context.draw)}
     if ladder := all_evidence.files.get("ladder"):
         found["ladder"] = (ladder_shown(ladder), lambda plt: draw_ladder(ladder, plt))
     modes = fp8_parts.modes_of(all_evidence)
@@ -250,7 +251,7 @@ def drawings(all_evidence: Evidence) -> dict:
 def drawn_by_hand() -> dict:
     """By name: what is to be seen, and the function that gives the text of the SVG."""
     return ({"architecture": (diagrams.architecture_shown(), diagrams.architecture)} | schedules.all_of_them() |
-            memory_plans.all_of_them() | context.all_of_them())
+            memory_plans.all_of_them())
 
 
 def hashes(all_evidence: Evidence) -> dict[str, str]:
@@ -266,11 +267,8 @@ def part(all_evidence: Evidence, name: str, folder: str) -> str:
 
 
 def parts(all_evidence: Evidence) -> dict:
-    found = {}
-    for name in TEXTS:
-        found[f"picture {name}"] = lambda name=name: part(all_evidence, name, "images")
-        found[f"front picture {name}"] = lambda name=name: part(all_evidence, name, "docs/images")
-    return found
+    return ({f"picture {name}": lambda name=name: part(all_evidence, name, "images") for name in TEXTS} |
+            {f"front picture {name}": lambda name=name: part(all_evidence, name, "docs/images") for name in FRONT})
 
 
 def settings() -> dict:

@@ -1,6 +1,4 @@
 """The schedules of kernels as pictures: who does what at the same time. SVG, not to scale."""
-import html
-
 from reporting import themes
 from reporting.evidence import Failure
 
@@ -106,8 +104,7 @@ def piece(begin: float, end: float, words: str, kind: str, top: float) -> str:
     left, width = NAME + begin * UNIT, (end - begin) * UNIT
     if len(words) * LETTER > width + 4:
         raise Failure(f"tools/reporting/schedules.py: '{words}' has {len(words)} letters, wanted at most {width / LETTER:.0f}")
-    middle = f'x="{left + width / 2:g}" y="{top + ROW / 2 + 1:g}"'
-    label = f'<text {middle} text-anchor="middle" font-size="11">{html.escape(words)}</text>'
+    label = themes.middle(left + width / 2, top + ROW / 2 + 1, words, 11)
     if kind == "none":
         return label
     return (f'<rect x="{left + 1:g}" y="{top}" width="{width - 2:g}" height="{ROW - 8}" rx="3" class="{kind}"/>'
@@ -119,20 +116,12 @@ def draw(name: str, digest: str) -> str:
     last = max(end for _, pieces in lanes for _, end, *_ in pieces)
     used = [kind for kind in KINDS if any(kind == one for _, pieces in lanes for *_, one in pieces)]
     width, height = NAME + last * UNIT + 12, 34 + ROW * len(lanes) + 50
-    lines = [*themes.begin((0, 0, width, height), html.escape(title), digest, {kind: FILLS[kind] for kind in used}),
-             f'<text x="10" y="20" font-size="13" font-weight="bold">{html.escape(title)}</text>']
+    lines = [*themes.begin((0, 0, width, height), title, digest, {kind: FILLS[kind] for kind in used}),
+             themes.text(10, 20, title, 13, ' font-weight="bold"')]
     for number, (lane, pieces) in enumerate(lanes):
         top = 34 + number * ROW
-        lines.append(f'<text x="10" y="{top + ROW / 2 + 1:g}" font-size="12">{html.escape(lane)}</text>')
-        lines += [piece(*one, top) for one in pieces]
-    below = 34 + ROW * len(lanes) + 14
-    lines.append(f'<text x="10" y="{below}" font-size="11.5">{html.escape(note)}</text>')
-    left = 10
-    for kind in used:
-        lines.append(f'<rect x="{left}" y="{below + 12}" width="14" height="12" rx="2" class="{kind}"/>'
-                     f'<text x="{left + 20}" y="{below + 22}" font-size="11">{KINDS[kind]}</text>')
-        left += 40 + 6 * len(KINDS[kind])
-    return "\n".join(lines) + "\n</svg>\n"
+        lines += [themes.text(10, top + ROW / 2 + 1, lane, 12), *(piece(*one, top) for one in pieces)]
+    return "\n".join(lines + themes.legend(34 + ROW * len(lanes) + 14, note, [(kind, KINDS[kind]) for kind in used]))
 
 
 def all_of_them() -> dict:

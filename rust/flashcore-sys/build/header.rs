@@ -201,9 +201,10 @@ pub fn bindings(declarations: &[Declaration]) -> String {
                 name
             ),
             Kind::Struct(members) => format!(
-                "#[repr(C)] #[derive(Clone, Copy, Debug)] pub struct {} {{\n{}}}",
+                "#[repr(C)] #[derive(Clone, Copy, Debug)] pub struct {} {{\n{}}}\n{}",
                 name,
-                members.iter().map(member_in_rust).collect::<String>()
+                members.iter().map(member_in_rust).collect::<String>(),
+                default_of(name, members)
             ),
             Kind::Function(signature) => {
                 let signature = signature_in_rust(signature);
@@ -231,6 +232,19 @@ fn attribute(documentation: &str) -> String {
 
 fn member_in_rust(member: &Member) -> String {
     format!("{}pub {}: {},\n", attribute(&member.documentation), member.name, member.kind)
+}
+
+fn default_of(name: &str, members: &[Member]) -> String {
+    let has_size = members.iter().any(|member| member.name == "struct_size");
+    format!(
+        "/// Zeros, but for the size of the struct where it has one.\n\
+         impl Default for {} {{ fn default() -> Self {{\n\
+         // SAFETY: all members are numbers and pointers, for which zeros are values.\n\
+         let {}one: Self = unsafe {{ std::mem::zeroed() }};\n{}one }} }}",
+        name,
+        if has_size { "mut " } else { "" },
+        if has_size { "one.struct_size = std::mem::size_of::<Self>();\n" } else { "" }
+    )
 }
 
 fn signature_in_rust(signature: &Signature) -> String {

@@ -6,6 +6,7 @@ use flashcore_sys as sys;
 use crate::cuda::DeviceArguments;
 use crate::error::{Error, Result};
 use crate::problem::{page_status_desc, with_inputs, with_outputs, Problem};
+use crate::setters::setters;
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
 /// The inputs of a pass in addition to its own tensors.
@@ -75,16 +76,11 @@ macro_rules! setters_of_inputs {
             seqlens_q seqlens_kv causal_offsets dropout_state
         }
 
-        /// The starts of the sequences of a packed batch, see [`Problem::packed`].
-        #[must_use]
-        pub fn packed(
-            mut self,
-            cu_seqlens_q: impl Into<Tensor<'a>>,
-            cu_seqlens_kv: impl Into<Tensor<'a>>,
-        ) -> Self {
-            self.inputs.optional.cu_seqlens_q = Some(cu_seqlens_q.into());
-            self.inputs.optional.cu_seqlens_kv = Some(cu_seqlens_kv.into());
-            self
+        $crate::setters::pairs! {
+            [inputs optional] Tensor<'a>;
+
+            /// The starts of the sequences of a packed batch, see [`Problem::packed`].
+            packed(cu_seqlens_q, cu_seqlens_kv),
         }
 
         /// The seed and offset of dropout, see [`dropout_keeps`](crate::dropout_keeps). Used if the
@@ -104,16 +100,11 @@ macro_rules! setters_of_forward {
             page_table kv_last_page_len cache_leftpad tree_mask o_scale
         }
 
-        /// The data of [`Problem::page_list`].
-        #[must_use]
-        pub fn page_list(
-            mut self,
-            kv_indptr: impl Into<Tensor<'a>>,
-            kv_indices: impl Into<Tensor<'a>>,
-        ) -> Self {
-            self.inputs.optional.kv_indptr = Some(kv_indptr.into());
-            self.inputs.optional.kv_indices = Some(kv_indices.into());
-            self
+        $crate::setters::pairs! {
+            [inputs optional] Tensor<'a>;
+
+            /// The data of [`Problem::page_list`].
+            page_list(kv_indptr, kv_indices),
         }
 
         /// The data of [`Problem::packed_queries`].
@@ -184,11 +175,11 @@ impl<'a> Arguments<'a> {
         Arguments { inputs: Inputs::new(q, k, v), outputs: Outputs::new(o), page_status: None }
     }
 
-    /// Set to 1 when a page index was out of range, see [`Problem::page_status`].
-    #[must_use]
-    pub fn page_status(mut self, status: &'a mut i32) -> Arguments<'a> {
-        self.page_status = Some(status);
-        self
+    setters! {
+        [] &'a mut i32;
+
+        /// Set to 1 when a page index was out of range, see [`Problem::page_status`].
+        page_status,
     }
 
     setters_of_inputs!();

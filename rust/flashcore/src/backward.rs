@@ -1,4 +1,3 @@
-use std::mem::size_of;
 use std::os::raw::c_void;
 use std::ptr::null_mut;
 
@@ -68,12 +67,9 @@ impl Gradients {
     }
 
     fn to_c(&self) -> Result<sys::flashcore_gradients> {
-        // SAFETY: all members are numbers, for which zeros are values.
-        let mut c: sys::flashcore_gradients = unsafe { std::mem::zeroed() };
+        let mut c = sys::flashcore_gradients::default();
         // SAFETY: the size is the struct's.
-        check(unsafe {
-            sys::flashcore_gradients_init(&mut c, size_of::<sys::flashcore_gradients>())
-        })?;
+        check(unsafe { sys::flashcore_gradients_init(&mut c, c.struct_size) })?;
         let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
         c.d_o = self.d_o.to_c();
         c.dq = self.dq.to_c();
@@ -87,13 +83,9 @@ impl Gradients {
     }
 }
 
-/// The data of one backward run on the CPU: the forward pass's inputs and outputs, the incoming
-/// gradients, and the outputs.
-#[derive(Debug)]
-pub struct BackwardArguments<'a> {
-    inputs: Inputs<'a>,
-    o: Tensor<'a>,
-    lse: Tensor<'a>,
+/// The gradients that flow in, and where the others go.
+#[derive(Debug, Default)]
+struct Given<'a> {
     d_o: Option<Tensor<'a>>,
     d_lse: Option<Tensor<'a>>,
     dq: Option<TensorMut<'a>>,
@@ -102,6 +94,16 @@ pub struct BackwardArguments<'a> {
     d_bias: Option<TensorMut<'a>>,
     d_sinks: Option<TensorMut<'a>>,
     d_alibi_slopes: Option<TensorMut<'a>>,
+}
+
+/// The data of one backward run on the CPU: the forward pass's inputs and outputs, the incoming
+/// gradients, and the outputs.
+#[derive(Debug)]
+pub struct BackwardArguments<'a> {
+    inputs: Inputs<'a>,
+    o: Tensor<'a>,
+    lse: Tensor<'a>,
+    given: Given<'a>,
 }
 
 impl<'a> BackwardArguments<'a> {
@@ -113,23 +115,11 @@ impl<'a> BackwardArguments<'a> {
         o: Tensor<'a>,
         lse: Tensor<'a>,
     ) -> BackwardArguments<'a> {
-        BackwardArguments {
-            inputs: Inputs::new(q, k, v),
-            o,
-            lse,
-            d_o: None,
-            d_lse: None,
-            dq: None,
-            dk: None,
-            dv: None,
-            d_bias: None,
-            d_sinks: None,
-            d_alibi_slopes: None,
-        }
+        BackwardArguments { inputs: Inputs::new(q, k, v), o, lse, given: Given::default() }
     }
 
     setters! {
-        [] Tensor<'a>;
+        [given] Tensor<'a>;
 
         /// The gradient of O, which flows in.
         d_o,
@@ -139,7 +129,7 @@ impl<'a> BackwardArguments<'a> {
     }
 
     setters! {
-        [] TensorMut<'a>;
+        [given] TensorMut<'a>;
 
         /// Where the gradient of Q goes.
         dq,
@@ -177,21 +167,19 @@ impl<'a> BackwardArguments<'a> {
         g: &Gradients,
         forward: *const sys::flashcore_arguments,
     ) -> Result<sys::flashcore_backward_arguments> {
+        let given = &mut self.given;
+        let slopes = given.d_alibi_slopes.as_mut();
         Ok(sys::flashcore_backward_arguments {
-            struct_size: size_of::<sys::flashcore_backward_arguments>(),
             forward,
-            d_o: input("d_o", Some(&g.d_o), self.d_o.as_ref())?,
-            dq: output("dq", Some(&g.dq), self.dq.as_mut())?,
-            dk: output("dk", Some(&g.dk), self.dk.as_mut())?,
-            dv: output("dv", Some(&g.dv), self.dv.as_mut())?,
-            d_lse: input("d_lse", g.d_lse.as_ref(), self.d_lse.as_ref())?,
-            d_bias: output("d_bias", g.d_bias.as_ref(), self.d_bias.as_mut())?,
-            d_sinks: output("d_sinks", g.d_sinks.as_ref(), self.d_sinks.as_mut())?,
-            d_alibi_slopes: output(
-                "d_alibi_slopes",
-                g.d_alibi_slopes.as_ref(),
-                self.d_alibi_slopes.as_mut(),
-            )?,
+            d_o: input("d_o", Some(&g.d_o), given.d_o.as_ref())?,
+            dq: output("dq", Some(&g.dq), given.dq.as_mut())?,
+            dk: output("dk", Some(&g.dk), given.dk.as_mut())?,
+            dv: output("dv", Some(&g.dv), given.dv.as_mut())?,
+            d_lse: input("d_lse", g.d_lse.as_ref(), given.d_lse.as_ref())?,
+            d_bias: output("d_bias", g.d_bias.as_ref(), given.d_bias.as_mut())?,
+            d_sinks: output("d_sinks", g.d_sinks.as_ref(), given.d_sinks.as_mut())?,
+            d_alibi_slopes: output("d_alibi_slopes", g.d_alibi_slopes.as_ref(), slopes)?,
+            ..Default::default()
         })
     }
 }
@@ -309,7 +297,6 @@ impl BackwardPlan {
     ) -> Result<()> {
         let forward = arguments.forward.to_c();
         let c = sys::flashcore_backward_arguments {
-            struct_size: size_of::<sys::flashcore_backward_arguments>(),
             forward: &forward,
             d_o: arguments.d_o,
             dq: arguments.dq,
@@ -319,6 +306,7 @@ impl BackwardPlan {
             d_bias: arguments.d_bias,
             d_sinks: arguments.d_sinks,
             d_alibi_slopes: arguments.d_alibi_slopes,
+            ..Default::default()
         };
         let plan = self.handle.as_ptr();
         // SAFETY: the caller's promise; the structs live during the call, and the library keeps copies.

@@ -1,4 +1,3 @@
-use std::mem::{size_of, zeroed};
 use std::os::raw::c_void;
 
 use flashcore_sys as sys;
@@ -22,11 +21,7 @@ macro_rules! device_arguments {
 
         impl DeviceArguments {
             pub(crate) fn to_c(self) -> sys::flashcore_arguments {
-                // SAFETY: all members are numbers and pointers, for which zeros are values.
-                let mut c: sys::flashcore_arguments = unsafe { zeroed() };
-                c.struct_size = size_of::<sys::flashcore_arguments>();
-                $(c.$name = self.$name;)*
-                c
+                sys::flashcore_arguments { $($name: self.$name,)* ..Default::default() }
             }
         }
     };
@@ -59,6 +54,6 @@ device_arguments! {
 impl Default for DeviceArguments {
     fn default() -> DeviceArguments {
         // SAFETY: all members are numbers and pointers, for which zeros are values.
-        unsafe { zeroed() }
+        unsafe { std::mem::zeroed() }
     }
 }

@@ -1,5 +1,3 @@
-use std::mem::size_of;
-
 use flashcore_sys as sys;
 
 use crate::error::{check, text, Result};
@@ -53,9 +51,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
     check(unsafe { sys::flashcore_device_count(&mut count) })?;
     let mut found = Vec::new();
     for position in 0..count {
-        // SAFETY: all members are numbers, for which zeros are values.
-        let mut info: sys::flashcore_device_info = unsafe { std::mem::zeroed() };
-        info.struct_size = size_of::<sys::flashcore_device_info>();
+        let mut info = sys::flashcore_device_info::default();
         // SAFETY: `info` is a struct of the size that it states.
         check(unsafe { sys::flashcore_device_get(position, &mut info) })?;
         let index = u32::try_from(info.index).unwrap_or(0);
@@ -98,9 +94,7 @@ pub struct BuildInfo {
 
 /// Returns how the running library was built.
 pub fn build_info() -> Result<BuildInfo> {
-    // SAFETY: all members are numbers and pointers, for which zeros are values.
-    let mut info: sys::flashcore_build_info = unsafe { std::mem::zeroed() };
-    info.struct_size = size_of::<sys::flashcore_build_info>();
+    let mut info = sys::flashcore_build_info::default();
     // SAFETY: `info` is a struct of the size that it states.
     check(unsafe { sys::flashcore_build_info_get(&mut info) })?;
     // SAFETY: the strings are zero-terminated and never freed.

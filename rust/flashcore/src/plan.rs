@@ -1,5 +1,4 @@
 use std::ffi::CString;
-use std::mem::size_of;
 use std::os::raw::c_void;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::{null_mut, NonNull};
@@ -12,6 +11,7 @@ use crate::device::Device;
 use crate::error::{check, text, Error, Result};
 use crate::problem::Problem;
 use crate::serving::Step;
+use crate::setters::values;
 use crate::workspace::Workspace;
 
 /// The options of a plan.
@@ -44,11 +44,23 @@ impl PlanOptions {
         PlanOptions::default()
     }
 
-    /// The device that the plan runs on. Default: the CPU.
-    #[must_use]
-    pub fn device(mut self, device: Device) -> PlanOptions {
-        self.device = device;
-        self
+    values! {
+        /// The device that the plan runs on. Default: the CPU.
+        device: Device,
+
+        /// CPU: number of threads; 0, the default, for all hardware threads.
+        threads: usize,
+
+        /// A row's bits do not depend on the rest of the batch.
+        batch_invariant: bool,
+
+        /// CUDA: a run may start before earlier work in its stream has ended; it waits for that
+        /// work before it touches memory.
+        early_start: bool,
+
+        /// Backward: true, the default, gives the same bits in every run; false allows sums in any
+        /// order, which may be faster.
+        deterministic: bool,
     }
 
     pub(crate) fn device_of(&self) -> Device {
@@ -63,36 +75,6 @@ impl PlanOptions {
         self
     }
 
-    /// CPU: number of threads; 0, the default, for all hardware threads.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> PlanOptions {
-        self.threads = threads;
-        self
-    }
-
-    /// A row's bits do not depend on the rest of the batch.
-    #[must_use]
-    pub fn batch_invariant(mut self, yes: bool) -> PlanOptions {
-        self.batch_invariant = yes;
-        self
-    }
-
-    /// CUDA: a run may start before earlier work in its stream has ended; it waits for that work
-    /// before it touches memory.
-    #[must_use]
-    pub fn early_start(mut self, yes: bool) -> PlanOptions {
-        self.early_start = yes;
-        self
-    }
-
-    /// Backward: true, the default, gives the same bits in every run; false allows sums in any
-    /// order, which may be faster.
-    #[must_use]
-    pub fn deterministic(mut self, yes: bool) -> PlanOptions {
-        self.deterministic = yes;
-        self
-    }
-
     /// Calls `body` with the C struct of these options.
     pub(crate) fn with_c<R>(
         &self,
@@ -101,12 +83,9 @@ impl PlanOptions {
         let kernel = CString::new(self.kernel.as_str()).map_err(|_| {
             Error::invalid(format!("kernel: is {:?}, wanted a name without zeros", self.kernel))
         })?;
-        // SAFETY: all members are numbers and pointers, for which zeros are values.
-        let mut c: sys::flashcore_plan_options = unsafe { std::mem::zeroed() };
+        let mut c = sys::flashcore_plan_options::default();
         // SAFETY: the size is the struct's.
-        check(unsafe {
-            sys::flashcore_plan_options_init(&mut c, size_of::<sys::flashcore_plan_options>())
-        })?;
+        check(unsafe { sys::flashcore_plan_options_init(&mut c, c.struct_size) })?;
         (c.device_kind, c.device_index) = self.device.to_c();
         c.kernel = kernel.as_ptr();
         c.threads = i32::try_from(self.threads).map_err(|_| {
@@ -424,12 +403,7 @@ unsafe extern "C" fn visit_one<F: FnMut(Verdict)>(
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let sentence = |string| {
             // SAFETY: the strings of a verdict are zero-terminated and live during the call.
-            let text = unsafe { text(string) };
-            if text.is_empty() {
-                None
-            } else {
-                Some(text)
-            }
+            Some(unsafe { text(string) }).filter(|text| !text.is_empty())
         };
         (visitor.visit)(Verdict {
             kernel: sentence(verdict.kernel).unwrap_or_default(),

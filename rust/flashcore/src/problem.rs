@@ -1,9 +1,7 @@
-use std::mem::size_of;
-
 use flashcore_sys as sys;
 
 use crate::error::{check, Error, Result};
-use crate::setters::setters;
+use crate::setters::{pairs, setters, values};
 use crate::tensor::{TensorDesc, ABSENT};
 
 /// The position of the diagonal: query i is aligned with key i + offset.
@@ -179,44 +177,44 @@ impl Problem {
         dropout_state,
     }
 
-    /// Keys per element of the scales of K and V. Default: all of them.
-    #[must_use]
-    pub fn kv_scale_block(mut self, keys: usize) -> Problem {
-        self.kv_scale_block = keys;
-        self
+    setters! {
+        [] f32;
+
+        /// The factor of the scores. Default: 1 / sqrt(Dqk).
+        softmax_scale,
     }
 
-    /// A packed batch: sequences of different lengths one after the other, without padding. Q and O
-    /// are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the starts of
-    /// sequences, `[B + 1]` of i32, rising from 0 to the total.
-    #[must_use]
-    pub fn packed(
-        mut self,
-        cu_seqlens_q: impl Into<TensorDesc>,
-        cu_seqlens_kv: impl Into<TensorDesc>,
-    ) -> Problem {
-        self.optional.cu_seqlens_q = Some(cu_seqlens_q.into());
-        self.optional.cu_seqlens_kv = Some(cu_seqlens_kv.into());
-        self
+    values! {
+        /// Keys per element of the scales of K and V. Default: all of them.
+        kv_scale_block: usize,
+
+        /// Scores become `softcap * tanh(score / softcap)`. 0, the default: no softcap.
+        softcap: f32,
+
+        /// Query i sees the keys up to i + offset, see [`Alignment`].
+        causal: bool,
+
+        /// The position of the diagonal. Default: [`Alignment::BottomRight`].
+        alignment: Alignment,
+    }
+
+    pairs! {
+        [optional] TensorDesc;
+
+        /// A packed batch: sequences of different lengths one after the other, without padding. Q
+        /// and O are `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`. Both arguments hold the
+        /// starts of sequences, `[B + 1]` of i32, rising from 0 to the total.
+        packed(cu_seqlens_q, cu_seqlens_kv),
+
+        /// The pages as one list: sequence b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
+        /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
+        page_list(kv_indptr, kv_indices),
     }
 
     /// The most queries and keys per sequence of a packed batch; 0 if not known.
     #[must_use]
     pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
         self.max_seqlens = (queries, keys);
-        self
-    }
-
-    /// The pages as one list: sequence b has pages `kv_indptr[b]` to `kv_indptr[b + 1]` of
-    /// `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
-    #[must_use]
-    pub fn page_list(
-        mut self,
-        kv_indptr: impl Into<TensorDesc>,
-        kv_indices: impl Into<TensorDesc>,
-    ) -> Problem {
-        self.optional.kv_indptr = Some(kv_indptr.into());
-        self.optional.kv_indices = Some(kv_indices.into());
         self
     }
 
@@ -232,34 +230,6 @@ impl Problem {
     #[must_use]
     pub fn page_status(mut self) -> Problem {
         self.page_status = true;
-        self
-    }
-
-    /// The factor of the scores. Default: 1 / sqrt(Dqk).
-    #[must_use]
-    pub fn softmax_scale(mut self, scale: f32) -> Problem {
-        self.softmax_scale = Some(scale);
-        self
-    }
-
-    /// Scores become `softcap * tanh(score / softcap)`. 0, the default: no softcap.
-    #[must_use]
-    pub fn softcap(mut self, softcap: f32) -> Problem {
-        self.softcap = softcap;
-        self
-    }
-
-    /// Query i sees the keys up to i + offset, see [`Alignment`].
-    #[must_use]
-    pub fn causal(mut self, causal: bool) -> Problem {
-        self.causal = causal;
-        self
-    }
-
-    /// The position of the diagonal. Default: [`Alignment::BottomRight`].
-    #[must_use]
-    pub fn alignment(mut self, alignment: Alignment) -> Problem {
-        self.alignment = alignment;
         self
     }
 
@@ -287,10 +257,9 @@ impl Problem {
     }
 
     pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
-        // SAFETY: all members are numbers, for which zeros are values.
-        let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
+        let mut c = sys::flashcore_problem::default();
         // SAFETY: the size is the struct's.
-        check(unsafe { sys::flashcore_problem_init(&mut c, size_of::<sys::flashcore_problem>()) })?;
+        check(unsafe { sys::flashcore_problem_init(&mut c, c.struct_size) })?;
         c.q = self.q.to_c();
         c.k = self.k.to_c();
         c.v = self.v.to_c();

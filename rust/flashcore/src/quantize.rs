@@ -1,4 +1,3 @@
-use std::mem::size_of;
 use std::ptr::{null, null_mut};
 
 use flashcore_sys as sys;
@@ -7,6 +6,7 @@ use crate::device::Device;
 use crate::error::{check, Error, Result};
 use crate::plan::PlanOptions;
 use crate::problem::number;
+use crate::setters::{setters, values};
 use crate::tensor::{Tensor, TensorMut, ABSENT};
 
 /// Quantises a Q, K or V to fp8 values and scales in the form that attention takes. On the CPU.
@@ -58,31 +58,30 @@ impl<'a> Quantize<'a> {
         }
     }
 
-    /// Subtracts the mean of each channel over the rows first, and writes it, `[B, H, D]` of f32.
-    #[must_use]
-    pub fn mean(mut self, mean: TensorMut<'a>) -> Quantize<'a> {
-        self.mean = Some(mean);
-        self
+    setters! {
+        [] TensorMut<'a>;
+
+        /// Subtracts the mean of each channel over the rows first, and writes it, `[B, H, D]` of
+        /// f32.
+        mean,
+    }
+
+    setters! {
+        [] Tensor<'a>;
+
+        /// Rows in use, `[B]` of i32; the others become 0.
+        seqlens,
+    }
+
+    values! {
+        /// Rows per block. Default 0: one block.
+        scale_block: usize,
     }
 
     /// The starts of packed sequences, `[B + 1]` of i32, and the most rows per sequence; 0: not known.
     #[must_use]
     pub fn packed(mut self, cu_seqlens: Tensor<'a>, max_seqlen: usize) -> Quantize<'a> {
         (self.cu_seqlens, self.max_seqlen) = (Some(cu_seqlens), max_seqlen);
-        self
-    }
-
-    /// Rows in use, `[B]` of i32; the others become 0.
-    #[must_use]
-    pub fn seqlens(mut self, seqlens: Tensor<'a>) -> Quantize<'a> {
-        self.seqlens = Some(seqlens);
-        self
-    }
-
-    /// Rows per block. Default 0: one block.
-    #[must_use]
-    pub fn scale_block(mut self, rows: usize) -> Quantize<'a> {
-        self.scale_block = rows;
         self
     }
 
@@ -96,7 +95,6 @@ impl<'a> Quantize<'a> {
         }
         let optional = |tensor: &Option<Tensor<'_>>| tensor.map_or(ABSENT, |one| one.desc().to_c());
         let problem = sys::flashcore_quantize_problem {
-            struct_size: size_of::<sys::flashcore_quantize_problem>(),
             x: self.x.desc().to_c(),
             x_out: self.x_out.desc().to_c(),
             scale: self.scale.desc().to_c(),
@@ -105,16 +103,17 @@ impl<'a> Quantize<'a> {
             seqlens: optional(&self.seqlens),
             scale_block: number("scale_block", self.scale_block)?,
             max_seqlen: number("max_seqlen", self.max_seqlen)?,
+            ..Default::default()
         };
         let pointer = |tensor: &Option<Tensor<'_>>| tensor.map_or(null(), |one| one.as_ptr());
         let arguments = sys::flashcore_quantize_arguments {
-            struct_size: size_of::<sys::flashcore_quantize_arguments>(),
             x: self.x.as_ptr(),
             x_out: self.x_out.as_mut_ptr(),
             scale: self.scale.as_mut_ptr().cast(),
             mean: self.mean.as_mut().map_or(null_mut(), |mean| mean.as_mut_ptr().cast()),
             cu_seqlens: pointer(&self.cu_seqlens).cast(),
             seqlens: pointer(&self.seqlens).cast(),
+            ..Default::default()
         };
         options.with_c(|options| {
             // SAFETY: each pointer is to borrowed memory, outputs mutably, with the type, shape and

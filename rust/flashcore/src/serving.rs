@@ -1,4 +1,3 @@
-use std::mem::{size_of, zeroed};
 use std::ptr::{null, null_mut};
 
 use flashcore_sys as sys;
@@ -9,7 +8,7 @@ use crate::arguments::{
 use crate::error::{check, Error, Result};
 use crate::plan::PlanOptions;
 use crate::problem::{number, page_status_desc, Problem};
-use crate::setters::setters;
+use crate::setters::{pairs, setters, values};
 use crate::tensor::{Tensor, TensorMut, ABSENT};
 
 /// Merges attention over two disjoint sets of keys: O and LSE as if over both. On the CPU.
@@ -64,22 +63,22 @@ impl<'a> Merge<'a> {
         options: &PlanOptions,
     ) -> Result<()> {
         let problem = sys::flashcore_merge_problem {
-            struct_size: size_of::<sys::flashcore_merge_problem>(),
             o_a: self.o_a.desc().to_c(),
             o_b: self.o_b.desc().to_c(),
             lse_a: self.lse_a.desc().to_c(),
             lse_b: self.lse_b.desc().to_c(),
             o: o.desc().to_c(),
             lse: lse.as_ref().map_or(ABSENT, |lse| lse.desc().to_c()),
+            ..Default::default()
         };
         let arguments = sys::flashcore_merge_arguments {
-            struct_size: size_of::<sys::flashcore_merge_arguments>(),
             o_a: self.o_a.as_ptr(),
             o_b: self.o_b.as_ptr(),
             lse_a: self.lse_a.as_ptr().cast(),
             lse_b: self.lse_b.as_ptr().cast(),
             o: o.as_mut_ptr(),
             lse: lse.as_mut().map_or(null_mut(), |lse| lse.as_mut_ptr().cast()),
+            ..Default::default()
         };
         options.with_c(|options| {
             // SAFETY: each pointer is to borrowed memory, outputs mutably, with the type, shape and
@@ -204,31 +203,30 @@ impl<'a> Append<'a> {
         v_scale,
     }
 
-    /// See [`Problem::page_list`].
-    #[must_use]
-    pub fn page_list(
-        mut self,
-        kv_indptr: impl Into<Tensor<'a>>,
-        kv_indices: impl Into<Tensor<'a>>,
-    ) -> Append<'a> {
-        self.optional.kv_indptr = Some(kv_indptr.into());
-        self.optional.kv_indices = Some(kv_indices.into());
-        self
+    pairs! {
+        [optional] Tensor<'a>;
+
+        /// See [`Problem::page_list`].
+        page_list(kv_indptr, kv_indices),
     }
 
-    /// Rows on a page that is out of range are not written, and this word is set to 1. Without it
-    /// such a page is an error.
-    #[must_use]
-    pub fn page_status(mut self, status: &'a mut i32) -> Append<'a> {
-        self.page_status = Some(status);
-        self
+    setters! {
+        [] &'a mut i32;
+
+        /// Rows on a page that is out of range are not written, and this word is set to 1. Without
+        /// it such a page is an error.
+        page_status,
     }
 
-    /// See [`Problem::kv_scale_block`].
-    #[must_use]
-    pub fn kv_scale_block(mut self, keys: usize) -> Append<'a> {
-        self.kv_scale_block = keys;
-        self
+    values! {
+        /// See [`Problem::kv_scale_block`].
+        kv_scale_block: usize,
+
+        /// R, the number of elements that [`Append::rope`] rotates, even. Default: all of Dqk.
+        rotary_dim: usize,
+
+        /// Pairs are elements 2n and 2n + 1, not n and n + R / 2.
+        interleaved: bool,
     }
 
     /// RoPE from tables `[positions, R / 2]` of f32.
@@ -243,20 +241,6 @@ impl<'a> Append<'a> {
     #[must_use]
     pub fn rope(mut self, base: f32, scale: f32) -> Append<'a> {
         (self.rope_base, self.rope_scale) = (base, scale);
-        self
-    }
-
-    /// R, the number of elements that [`Append::rope`] rotates, even. Default: all of Dqk.
-    #[must_use]
-    pub fn rotary_dim(mut self, elements: usize) -> Append<'a> {
-        self.rotary_dim = elements;
-        self
-    }
-
-    /// Pairs are elements 2n and 2n + 1, not n and n + R / 2.
-    #[must_use]
-    pub fn interleaved(mut self, interleaved: bool) -> Append<'a> {
-        self.interleaved = interleaved;
         self
     }
 
@@ -280,14 +264,19 @@ impl<'a> Append<'a> {
     }
 
     fn problem(&self) -> Result<sys::flashcore_append_problem> {
-        // SAFETY: all members are numbers, for which zeros are values.
-        let mut c: sys::flashcore_append_problem = unsafe { zeroed() };
-        c.struct_size = size_of::<sys::flashcore_append_problem>();
-        c.k_new = self.k_new.desc().to_c();
-        c.v_new = self.v_new.desc().to_c();
-        c.k = self.k.desc().to_c();
-        c.v = self.v.desc().to_c();
-        c.seqlens_kv = self.seqlens_kv.desc().to_c();
+        let mut c = sys::flashcore_append_problem {
+            k_new: self.k_new.desc().to_c(),
+            v_new: self.v_new.desc().to_c(),
+            k: self.k.desc().to_c(),
+            v: self.v.desc().to_c(),
+            seqlens_kv: self.seqlens_kv.desc().to_c(),
+            kv_scale_block: number("kv_scale_block", self.kv_scale_block)?,
+            rotary_dim: number("rotary_dim", self.rotary_dim)?,
+            rope_base: self.rope_base,
+            rope_scale: self.rope_scale,
+            interleaved: i32::from(self.interleaved),
+            ..Default::default()
+        };
         self.optional.describe(&mut c);
         if self.page_status.is_some() {
             c.page_status = page_status_desc().to_c();
@@ -295,23 +284,18 @@ impl<'a> Append<'a> {
         if let Some((q, q_out)) = &self.q {
             (c.q, c.q_out) = (q.desc().to_c(), q_out.desc().to_c());
         }
-        c.kv_scale_block = number("kv_scale_block", self.kv_scale_block)?;
-        c.rotary_dim = number("rotary_dim", self.rotary_dim)?;
-        c.rope_base = self.rope_base;
-        c.rope_scale = self.rope_scale;
-        c.interleaved = i32::from(self.interleaved);
         Ok(c)
     }
 
     fn pointers(&mut self) -> sys::flashcore_append_arguments {
-        // SAFETY: all members are numbers and pointers, for which zeros are values.
-        let mut c: sys::flashcore_append_arguments = unsafe { zeroed() };
-        c.struct_size = size_of::<sys::flashcore_append_arguments>();
-        c.k_new = self.k_new.as_ptr();
-        c.v_new = self.v_new.as_ptr();
-        c.k = self.k.as_mut_ptr();
-        c.v = self.v.as_mut_ptr();
-        c.seqlens_kv = self.seqlens_kv.as_ptr().cast();
+        let mut c = sys::flashcore_append_arguments {
+            k_new: self.k_new.as_ptr(),
+            v_new: self.v_new.as_ptr(),
+            k: self.k.as_mut_ptr(),
+            v: self.v.as_mut_ptr(),
+            seqlens_kv: self.seqlens_kv.as_ptr().cast(),
+            ..Default::default()
+        };
         self.optional.point(&mut c);
         c.page_status = self.page_status.as_deref_mut().map_or(null_mut(), |word| word);
         if let Some((q, q_out)) = &mut self.q {

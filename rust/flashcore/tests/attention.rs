@@ -144,13 +144,17 @@ const SCALE: f64 = 0.25; // 1 / sqrt(D)
 const O_GATE: f64 = 2e-5;
 const LSE_GATE: f64 = 1e-4;
 
+fn assert_both(o: &[f32], lse: &[f32], wanted: &(Vec<f64>, Vec<f64>)) {
+    assert_close(o, &wanted.0, O_GATE);
+    assert_close(lse, &wanted.1, LSE_GATE);
+}
+
 #[test]
 fn plain() {
     let (data, (mut o, mut lse)) = (Data::new(), outputs());
     data.run(|problem| problem, |arguments| arguments, &mut o, &mut lse);
     let wanted = expected(&data, |_, dot| Some(SCALE * dot), |_| 1.0, None);
-    assert_close(&o, &wanted.0, O_GATE);
-    assert_close(&lse, &wanted.1, LSE_GATE);
+    assert_both(&o, &lse, &wanted);
 }
 
 #[test]
@@ -167,8 +171,7 @@ fn scale_softcap_causal_sinks() {
         (j <= i + SKV - SQ).then(|| 1.5 * (2.0 * dot / 1.5).tanh())
     };
     let wanted = expected(&data, score, |_| 1.0, Some(&sinks));
-    assert_close(&o, &wanted.0, O_GATE);
-    assert_close(&lse, &wanted.1, LSE_GATE);
+    assert_both(&o, &lse, &wanted);
 }
 
 #[test]
@@ -194,8 +197,7 @@ fn windows_and_alignments() {
             seen.then_some(SCALE * dot)
         };
         let wanted = expected(&data, score, |_| 1.0, None);
-        assert_close(&o, &wanted.0, O_GATE);
-        assert_close(&lse, &wanted.1, LSE_GATE);
+        assert_both(&o, &lse, &wanted);
     }
 }
 
@@ -231,8 +233,7 @@ fn bias_mask_alibi_and_offsets_of_entries() {
     };
     let wanted = expected(&data, score, |_| 1.0, None);
     assert!(wanted.1.contains(&f64::NEG_INFINITY)); // rows that see no key
-    assert_close(&o, &wanted.0, O_GATE);
-    assert_close(&lse, &wanted.1, LSE_GATE);
+    assert_both(&o, &lse, &wanted);
 }
 
 #[test]
@@ -249,8 +250,7 @@ fn lengths() {
         ((i as i32) < queries[b] && (j as i32) < keys[b]).then_some(SCALE * dot)
     };
     let wanted = expected(&data, score, |_| 1.0, None);
-    assert_close(&o, &wanted.0, O_GATE);
-    assert_close(&lse, &wanted.1, LSE_GATE);
+    assert_both(&o, &lse, &wanted);
 }
 
 #[test]
@@ -266,8 +266,7 @@ fn dropout() {
     let keeps = |[b, h, i, j]: [usize; 4]| dropout_keeps(seed, offset, p, b, h, i, j).unwrap();
     let weight = |at| if keeps(at) { 1.0 / (1.0 - f64::from(p)) } else { 0.0 };
     let wanted = expected(&data, |_, dot| Some(SCALE * dot), weight, None);
-    assert_close(&o, &wanted.0, O_GATE);
-    assert_close(&lse, &wanted.1, LSE_GATE);
+    assert_both(&o, &lse, &wanted);
     // Seed and offset from memory; the numbers are ignored then.
     let (same, state) = (outputs(), [seed as i64, offset as i64]);
     let (mut same_o, mut same_lse) = same;

@@ -174,23 +174,34 @@ fn one_case<T: OutputElement + PartialEq>(
     let bias = Laid::new(random, &pairs, true, 0.5f32);
     let sinks = vec![0.5f32; heads];
 
-    let chosen: Vec<bool> = (0..7).map(|_| random.once_in(4)).collect();
+    let mut chosen: Vec<bool> = (0..7).map(|_| random.once_in(4)).collect();
+    // A problem or its arguments, with the chosen inputs.
+    macro_rules! with_inputs {
+        ($to:expr) => {{
+            let mut to = $to;
+            if packed {
+                to = to.packed(&starts_q, &starts_kv);
+            }
+            to = if chosen[0] { to.seqlens_q(&lengths_q) } else { to };
+            to = if chosen[1] { to.seqlens_kv(&lengths_kv) } else { to };
+            to = if chosen[2] { to.causal_offsets(&offsets) } else { to };
+            to = if chosen[3] { to.mask(mask.view()) } else { to };
+            to = if chosen[4] { to.bias(bias.view()) } else { to };
+            if chosen[5] {
+                to.sinks(&sinks)
+            } else {
+                to
+            }
+        }};
+    }
     let mut problem = Problem::new(q.view(), k.view(), v.view(), &o.view_mut());
     if with_lse {
         problem = problem.lse(&lse.view_mut());
     }
-    if packed {
-        problem = problem.packed(&starts_q, &starts_kv);
-        if random.once_in(3) {
-            problem = problem.max_seqlens(random.below(queries + 2), random.below(keys + 2));
-        }
+    problem = with_inputs!(problem);
+    if packed && random.once_in(3) {
+        problem = problem.max_seqlens(random.below(queries + 2), random.below(keys + 2));
     }
-    problem = if chosen[0] { problem.seqlens_q(&lengths_q) } else { problem };
-    problem = if chosen[1] { problem.seqlens_kv(&lengths_kv) } else { problem };
-    problem = if chosen[2] { problem.causal_offsets(&offsets) } else { problem };
-    problem = if chosen[3] { problem.mask(mask.view()) } else { problem };
-    problem = if chosen[4] { problem.bias(bias.view()) } else { problem };
-    problem = if chosen[5] { problem.sinks(&sinks) } else { problem };
     problem = if chosen[6] { problem.dropout(0.5) } else { problem };
     problem = problem.causal(random.once_in(2));
     if random.once_in(3) {
@@ -215,21 +226,13 @@ fn one_case<T: OutputElement + PartialEq>(
     let (k_view, v_view) =
         if random.once_in(15) { (v.view(), k.view()) } else { (k.view(), v.view()) };
     let forgets = random.once_in(15);
+    chosen[0] &= !forgets;
     let mut run = || -> Result<()> {
         let mut arguments = Arguments::new(q.view(), k_view, v_view, o.view_mut()).dropout(1, 2);
         if with_lse {
             arguments = arguments.lse(lse.view_mut());
         }
-        if packed {
-            arguments = arguments.packed(&starts_q, &starts_kv);
-        }
-        arguments = if chosen[0] && !forgets { arguments.seqlens_q(&lengths_q) } else { arguments };
-        arguments = if chosen[1] { arguments.seqlens_kv(&lengths_kv) } else { arguments };
-        arguments = if chosen[2] { arguments.causal_offsets(&offsets) } else { arguments };
-        arguments = if chosen[3] { arguments.mask(mask.view()) } else { arguments };
-        arguments = if chosen[4] { arguments.bias(bias.view()) } else { arguments };
-        arguments = if chosen[5] { arguments.sinks(&sinks) } else { arguments };
-        plan.run(arguments, &mut Workspace::new())
+        plan.run(with_inputs!(arguments), &mut Workspace::new())
     };
     let outcome = run();
     let o_after =
@@ -274,22 +277,13 @@ fn one_case<T: OutputElement + PartialEq>(
     };
     let own: Vec<Vec<bool>> = outputs.iter().map(Laid::own).collect();
     let [dq, dk, dv] = &mut outputs;
-    let mut arguments = BackwardArguments::new(q.view(), k.view(), v.view(), o.view(), lse.view())
+    let arguments = BackwardArguments::new(q.view(), k.view(), v.view(), o.view(), lse.view())
         .dropout(1, 2)
         .d_o(d_o.view())
         .dq(dq.view_mut())
         .dk(dk.view_mut())
         .dv(dv.view_mut());
-    if packed {
-        arguments = arguments.packed(&starts_q, &starts_kv);
-    }
-    arguments = if chosen[0] { arguments.seqlens_q(&lengths_q) } else { arguments };
-    arguments = if chosen[1] { arguments.seqlens_kv(&lengths_kv) } else { arguments };
-    arguments = if chosen[2] { arguments.causal_offsets(&offsets) } else { arguments };
-    arguments = if chosen[3] { arguments.mask(mask.view()) } else { arguments };
-    arguments = if chosen[4] { arguments.bias(bias.view()) } else { arguments };
-    arguments = if chosen[5] { arguments.sinks(&sinks) } else { arguments };
-    let outcome = plan.run(arguments, &mut Workspace::new());
+    let outcome = plan.run(with_inputs!(arguments), &mut Workspace::new());
     assert!(outcome.is_ok(), "{:?}: {:?}", outcome, problem);
     counts.backward += 1;
     for (output, own) in outputs.iter().zip(own) {
