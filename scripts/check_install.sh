@@ -56,13 +56,14 @@ done
 
 say "Exports of the shared library"
 shared=$(readlink -f "$library_dir/libflashcore.so")
-mapfile -t others < <(nm -D --defined-only --demangle "$shared" |
-                        cut -d' ' -f3- | grep -vE '^(flashcore_[a-z_]+$|flashcore::(TensorDesc::|Plan::)?[A-Za-z_]+\()' || true)
+mapfile -t others < <(nm -D --defined-only --demangle --without-symbol-versions "$shared" |
+                        sed -n 's/^[0-9a-f]* [^A] //p' | grep -vE '^(flashcore_[a-z_]+$|flashcore::(TensorDesc::|Plan::)?[A-Za-z_]+\()' || true)
 if ((${#others[@]} > 0)); then
   printf 'exported, but not of the interface: %s\n' "${others[@]}"
   exit 1
 fi
 say "$(basename "$shared"): $(nm -D --defined-only "$shared" | wc -l) symbols"
+scripts/check_abi.py "$directory"
 
 # Installed binaries may need only the runtimes of the language and of threads.
 for binary in "$shared" "$prefix/bin/flashcore"; do
