@@ -38,10 +38,6 @@ configure_file(cmake/package/flashcore.pc.in ${PROJECT_BINARY_DIR}/package/flash
 install(FILES ${PROJECT_BINARY_DIR}/package/flashcore.pc
         COMPONENT development DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The Python wheel: the library next to the module that loads it, without the linker's symbolic
-# links, and with a static C++ runtime, so that it runs on older distributions, too.
 if(FLASHCORE_WHEEL)
-  target_link_options(flashcore_shared PRIVATE -static-libstdc++ -static-libgcc)
-  install(FILES $<TARGET_FILE:flashcore_shared> DESTINATION flashcore RENAME libflashcore.so
-          PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ COMPONENT python)
+  include(cmake/wheel.cmake)
 endif()
