@@ -1,5 +1,5 @@
 # cpack -G DEB: packages for Debian, of a build with -DCMAKE_INSTALL_PREFIX=/usr. scripts/check_deb.sh makes and tests them.
-set(library_package libflashcore${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # named by the SONAME
+set(library_package libflashcore${FLASHCORE_SOVERSION})
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The FlashCore authors <authors@flashcore.invalid>" CACHE STRING
   "Who is written to about the packages")
 set(CPACK_PACKAGE_CONTACT "${CPACK_DEBIAN_PACKAGE_MAINTAINER}")

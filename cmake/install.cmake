@@ -19,8 +19,12 @@ configure_package_config_file(cmake/package/flashcore-config.cmake.in
   ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
   INSTALL_DESTINATION ${flashcore_package_dir}
   NO_SET_AND_CHECK_MACRO)
+set(compatibility SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+endif()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY ${compatibility})
 install(FILES ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
               ${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
         COMPONENT development DESTINATION ${flashcore_package_dir})

@@ -23,9 +23,9 @@ rm -rf "$directory/packages"
 quietly cpack --config "$directory/CPackConfig.cmake" -B "$directory/packages"
 rm -rf "$directory/packages/_CPack_Packages"
 version=$(sed -nE 's/^project\(flashcore VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-library=libflashcore${version%.*}
-packages=("$directory/packages/$library"_*.deb "$directory"/packages/libflashcore-dev_*.deb
+packages=("$directory"/packages/libflashcore[0-9]*.deb "$directory"/packages/libflashcore-dev_*.deb
           "$directory"/packages/flashcore-tools_*.deb)
+library=$(dpkg-deb --field "${packages[0]}" Package)
 
 passed=0
 failed=0
@@ -45,7 +45,7 @@ mkdir "$system/given"
 cp "${packages[@]}" tests/consumers/c/main.c "$system/given"
 
 check "the library is installed with what it needs, and nothing more" in_fresh_system "
-  apt-get install -q -y --no-install-recommends /given/$library*.deb && ldconfig -p | grep -F libflashcore.so.${version%.*} &&
+  apt-get install -q -y --no-install-recommends /given/$library*.deb && ldconfig -p | grep -F libflashcore.so.${library#libflashcore} &&
   ! find / -xdev -name 'flashcore.h' | grep ."
 check "a C program" in_fresh_system "
   apt-get install -q -y --no-install-recommends /given/libflashcore-dev*.deb gcc libc6-dev pkg-config &&

@@ -74,7 +74,7 @@ TEST(Threads, ThatCannotBeMadeAreDoneWithout) {
   }
 }
 
-// Of each command, under --long: every allocation. Otherwise the first ones, and then some of all.
+// Under --long every allocation of each command fails once, otherwise the first ones and a share of the others.
 TEST(Commands, WithoutMemorySayThatNoneIsLeft) {
   const char* const run = std::getenv("FLASHCORE_TEST_RUN");
   const bool is_long = run != nullptr && std::string(run) == "long";
