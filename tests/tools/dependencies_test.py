@@ -55,7 +55,7 @@ class Dependencies(unittest.TestCase):
 
     def test_versions_are_those_of_debian(self):
         for package, (version, *_) in dependencies.ABOUT.items():
-            if version and (here := debian_version(package)):
+            if version and package != "g++" and (here := debian_version(package)):  # g++ only leads to g++-12
                 numbers = re.search(r"\d[\d.]*", here.removeprefix("1:"))[0]
                 self.assertTrue(f"{numbers}.".startswith(f"{version}."), f"{package}: {version}, installed {here}")
 

@@ -11,8 +11,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import check_hardening  # noqa: E402
 
 SOURCE = """
+#include <stdio.h>
 #include <string.h>
-int flashcore_length(const char* text) { char copy[16]; strcpy(copy, text); return (int)strlen(copy); }
+int flashcore_length(const char* text) { char copy[16]; strcpy(copy, text); return printf("%s", copy); }
 int main(int count, char** words) { return flashcore_length(words[count - 1]); }
 """
 FLAGS = ["-O2", "-fPIC", "-fstack-protector-strong", "-fcf-protection", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2",
@@ -20,7 +21,7 @@ FLAGS = ["-O2", "-fPIC", "-fstack-protector-strong", "-fcf-protection", "-U_FORT
 # The flag that is replaced, by what, and the finding.
 WITHOUT = [
     ("-fstack-protector-strong", "-fno-stack-protector", "has no stack protector"),
-    ("-D_FORTIFY_SOURCE=2", "-DNONE", "has no fortified call"),
+    ("-D_FORTIFY_SOURCE=2", "-DNONE", "has a call that is not fortified"),
     ("-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,-z,norelro,-z,now,-z,noexecstack", "has no read-only relocations"),
     ("-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,-z,relro,-z,lazy,-z,noexecstack", "is bound lazily"),
     ("-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,-z,relro,-z,now,-z,execstack", "has an executable stack"),
