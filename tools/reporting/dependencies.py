@@ -28,7 +28,7 @@ ABOUT = {
     "jax": ("", "Apache-2.0", "its interface is tested with it"),
     "jaxlib": ("", "Apache-2.0", "JAX's binaries"),
     "libclang-rt-14-dev": ("14.0.6", "Apache-2.0 WITH LLVM-exception", "Clang's sanitizers and fuzzers"),
-    "libcli11-dev": ("2.3.2", "BSD-3-Clause", "options of the command; compiled into it"),
+    "libcli11-dev": ("2.1.2", "BSD-3-Clause", "options of the command; compiled into it"),
     "libfmt-dev": ("9.1.0", "MIT", "texts; compiled into the library"),
     "libgmock-dev": ("1.12.1", "BSD-3-Clause", "matchers of tests"),
     "libgtest-dev": ("1.12.1", "BSD-3-Clause", "tests in C++"),
