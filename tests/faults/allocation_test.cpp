@@ -1,10 +1,10 @@
 // The n-th allocation fails, for every n of a call: the call says so, and nothing that it made stays.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "flashcore/flashcore.h"
@@ -32,7 +32,7 @@ void fails_cleanly(const std::function<flashcore_status()>& call, int64_t fewest
       break;
     }
     ASSERT_EQ(status, FLASHCORE_OUT_OF_MEMORY) << "allocation " << n << flashcore_last_error();
-    EXPECT_EQ(std::string(flashcore_last_error()).find("memory: "), 0U) << flashcore_last_error();
+    EXPECT_THAT(flashcore_last_error(), ::testing::HasSubstr("the host has no"));
   }
   EXPECT_GT(n, fewest) << "allocations";
 }
@@ -130,8 +130,8 @@ TEST_F(Allocation, OfAnExplanation) {
     ++*static_cast<int*>(user);
   };
   int verdicts = 0;
-  fails_cleanly([&] { return flashcore_explain(&problem, &options, count, &verdicts); }, 10);
-  EXPECT_GT(verdicts, 10);
+  fails_cleanly([&] { return flashcore_explain(&problem, &options, count, &verdicts); }, 5);
+  EXPECT_GT(verdicts, 5);
 }
 
 TEST_F(Allocation, OfAContextPlan) {
