@@ -37,6 +37,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 namespace flashcore::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using tests::Outcome;
 using tests::run_process;
@@ -89,15 +90,20 @@ TEST(Commands, WithoutMemorySayThatNoneIsLeft) {
     std::vector<std::string> all = {FLASHCORE_FAILING_COMMAND};
     all.insert(all.end(), words.begin(), words.end());
     int64_t n = 1, runs = 0;
-    for (;; n += is_long || n < 8 ? 1 : n / 6) {
+    for (;; n += is_long || n < 8 ? 1 : n / 3) {
       const Outcome outcome = run_process(all, {"FAIL_AT=" + std::to_string(n)});
       if (outcome.exit_code == 100) break;
       ++runs;
-      ASSERT_EQ(outcome.exit_code, 4) << words[0] << ", allocation " << n << ": " << outcome.err;
-      EXPECT_THAT(outcome.err, HasSubstr("memory")) << words[0] << ", allocation " << n;
+      const std::string where = words[0] + ", allocation " + std::to_string(n) + ": " + outcome.err;
+      // A report goes on after a kernel that failed, and says so.
+      const bool is_report = words[0] == "bench" || words[0] == "verify";
+      ASSERT_TRUE(outcome.exit_code == 4 || (is_report && outcome.exit_code == 1)) << where;
+      EXPECT_THAT(outcome.out + outcome.err,
+                  AnyOf(HasSubstr("memory"), HasSubstr("the host has no")))
+          << where << outcome.out;
       EXPECT_TRUE(scratch.names().empty()) << words[0] << ", allocation " << n;
     }
-    EXPECT_GT(runs, 20) << words[0];
+    EXPECT_GT(runs, 12) << words[0];
     std::filesystem::remove(out);
   }
 }
@@ -131,12 +137,21 @@ TEST(Files, OfAKilledTunerKeepWhatWasWritten) {
   const std::string path = scratch.path("table.json");
   const tuning::TunedDevice device{
       .name = "Test CPU", .compute_capability = 0, .multiprocessors = 2};
+  const tuning::TunedEntry entry{.kernel = "cpu_simd",
+                                 .config = "",
+                                 .fingerprint = "0123456789abcdef",
+                                 .compiler = "GNU 12.2.0",
+                                 .us = 1,
+                                 .default_us = 1,
+                                 .default_kernel = "cpu_simd",
+                                 .measured = "2026-11-24",
+                                 .problems = {"one"}};
   size_t before = 0;
   for (useconds_t round = 0; round < 6; ++round) {
     kill_while(
         [&](int) {
-          (void)bench::update_table(path, device, [](tuning::TunedTable& table) {
-            table.entries.try_emplace("key " + std::to_string(table.entries.size()));
+          (void)bench::update_table(path, device, [&entry](tuning::TunedTable& table) {
+            table.entries.try_emplace("key " + std::to_string(table.entries.size()), entry);
           });
         },
         10'000 + 3777 * round);
