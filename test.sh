@@ -176,11 +176,13 @@ stage_fresh() {
   counted_by fresh scripts/fresh.sh "${scratch[@]}"
 }
 
-# The wheel and the packages for Debian, installed and used on minimal systems without a compiler; the source's archive.
+# The wheel and the packages for Debian, installed and used on minimal systems without a compiler; the source's archive and the
+# recipe for Conan.
 stage_packages() {
   counted_by wheel scripts/wheel.sh build-wheel
   counted_by deb scripts/check_deb.sh build-deb
   counted_by fetch scripts/check_fetch.sh build-fetch
+  counted_by conan scripts/check_conan.sh build-conan
 }
 
 # without_cuda STAGE: runs a stage in a process for which there is no CUDA toolkit, and counts what

@@ -17,8 +17,8 @@ mkdir -p "${1:-build-wheel}"
 directory=$(cd "${1:-build-wheel}" && pwd)
 platform=manylinux_2_28_x86_64
 most_kilobytes=$((45 << 10))  # an index takes more, and a user waits for it
-kept_environment wheel python/requirements-wheel.txt ||
-  fail "The packages of python/requirements-wheel.txt could not be installed; pip's last lines are above."
+kept_environment release python/requirements-release.txt ||
+  fail "The packages of python/requirements-release.txt could not be installed; pip's last lines are above."
 export PATH=$environment/bin:$PATH
 # The day of the commit, or of this file without a checkout.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y "${BASH_SOURCE[0]}")}

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELL = {"build_packages": "to build", "test_packages": "to test", "lint_packages": "to check", "rust_packages": "for Rust",
          "package_packages": "to release"}
 FILES = {"python/requirements-test.txt": "to test", "python/requirements-torch.txt": "to test",
-         "python/requirements-wheel.txt": "to release"}
+         "python/requirements-release.txt": "to release"}
 # Version in Debian 12 or of the list, licence, and why it is there. What CMake finds has its package's name.
 ABOUT = {
     "abigail-tools": ("2.2", "Apache-2.0 WITH LLVM-exception", "compares the C interface with the one on record"),
@@ -23,6 +23,7 @@ ABOUT = {
     "clang-tidy-14": ("14.0.6", "Apache-2.0 WITH LLVM-exception", "finds defects in C++"),
     "cmake": ("3.25.1", "BSD-3-Clause", "describes the build"),
     "debootstrap": ("1.0.128", "MIT", "makes the minimal system on which packages are tried"),
+    "conan": ("", "MIT", "makes and tries the package for Conan"),
     "dpkg-dev": ("1.21", "GPL-2.0-or-later", "computes what a package depends on"),
     "g++": ("12.2.0", "GPL-3.0-or-later", "compiles C++; its library is in the wheel, with the exception for that"),
     "jax": ("", "Apache-2.0", "its interface is tested with it"),
