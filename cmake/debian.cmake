@@ -26,8 +26,8 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
 foreach(about
     "LIBRARY|shared library|the library that programs load"
-    "DEVELOPMENT|headers|the headers, the static library, and files for CMake and pkg-config"
-    "TOOLS|command|the command flashcore, which runs, checks, times and tunes kernels")
+    "DEVELOPMENT|headers|the headers, the static library and files for CMake"
+    "TOOLS|command|the command flashcore, which runs, checks and times kernels")
   string(REPLACE "|" ";" about "${about}")
   list(POP_FRONT about part summary contents)
   set(CPACK_COMPONENT_${part}_DESCRIPTION "fused attention on CPUs and GPUs - ${summary}
