@@ -27,7 +27,7 @@ export SOURCE_DATE_EPOCH
 definitions=(FLASHCORE_CUDA=OFF "${@:2}")
 # made_in FOLDER: both distributions in FOLDER/dist, of a copy of the tree in FOLDER/source.
 made_in() {
-  local settings=("${definitions[@]/#/--config-settings=cmake.define.}")
+  local settings=("${definitions[@]/#/--config-setting=cmake.define.}")
   rm -rf "$1"
   mkdir -p "$1/source"
   project_files '*' | tar -c -T - | tar -x -C "$1/source"
