@@ -11,8 +11,8 @@ set(older exp exp2 log log2 pow pthread_create pthread_detach pthread_getspecifi
     pthread_setspecific)
 set(libraries -l:libpthread.so.0)
 if(FLASHCORE_HAS_CUDA)
-  list(APPEND older dlclose dlerror dlmopen dlopen dlsym dlvsym pthread_condattr_setpshared pthread_kill pthread_mutex_trylock
-      pthread_mutexattr_destroy pthread_mutexattr_init pthread_mutexattr_setpshared pthread_mutexattr_settype
+  list(APPEND older dlclose dlerror dlmopen dlopen dlsym dlvsym pthread_condattr_setpshared pthread_kill
+      pthread_mutex_trylock pthread_mutexattr_destroy pthread_mutexattr_init pthread_mutexattr_setpshared pthread_mutexattr_settype
       pthread_rwlock_destroy pthread_rwlock_init pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock
       pthread_rwlock_tryrdlock pthread_rwlock_trywrlock pthread_rwlockattr_destroy pthread_rwlockattr_init
       pthread_rwlockattr_setpshared pthread_spin_destroy pthread_spin_init pthread_spin_lock
@@ -41,13 +41,14 @@ __wrap_${name}:\n  endbr64\n  jmp *older_${name}@GOTPCREL(%rip)\n")
 __asm__(".text\n"
 R"(@trampolines@)");
 
-// Not there before glibc 2.32, 2.33 and 2.36; callers are in the C++ library.
+// Not there before glibc 2.32, 2.33 and 2.36; callers are in the C++ library and in ours.
 __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
 
 int __fxstat64(int version, int file, struct stat64* result);
 int __lxstat64(int version, const char* path, struct stat64* result);
 int __xstat64(int version, const char* path, struct stat64* result);
 enum { kVersion = 1 };
+int __wrap_fstat(int file, struct stat64* result) { return __fxstat64(kVersion, file, result); }
 int __wrap_fstat64(int file, struct stat64* result) { return __fxstat64(kVersion, file, result); }
 int __wrap_lstat(const char* path, struct stat64* result) { return __lxstat64(kVersion, path, result); }
 int __wrap_stat(const char* path, struct stat64* result) { return __xstat64(kVersion, path, result); }
@@ -59,7 +60,7 @@ unsigned int __wrap_arc4random(void) {
   return value;
 }
 ]])
-  foreach(name fstat64 lstat stat arc4random)
+  foreach(name fstat fstat64 lstat stat arc4random)
     target_link_options(flashcore_shared PRIVATE LINKER:--wrap=${name})
   endforeach()
   set_source_files_properties(${PROJECT_BINARY_DIR}/older_glibc.c PROPERTIES COMPILE_OPTIONS

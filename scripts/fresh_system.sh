@@ -28,6 +28,8 @@ make_fresh_system() {
   rm -rf "$system"
   cp -a "$cache/base" "$system"
   cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+  # A copy, for installing certificates there makes the bundle again.
+  cp -L /etc/ssl/certs/ca-certificates.crt "$system/etc/this-machines-certificates.crt"
   chroot "$system" true || not_here "chroot is not allowed here."
   quietly chroot "$system" apt-get update -q || not_here "the minimal system reaches no packages."
 }
@@ -56,6 +58,6 @@ in_fresh_system() {
     done
     exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
       DEBIAN_FRONTEND=noninteractive ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-      "${@:3}" PIP_CERT=/etc/ssl/certs/ca-certificates.crt chroot "$0" sh -c "$1"
+      "${@:3}" PIP_CERT=/etc/this-machines-certificates.crt chroot "$0" sh -c "$1"
   ' "$system" "$command" "$#" "$@" "${pip[@]}"
 }
