@@ -17,7 +17,7 @@ export CONAN_HOME=$directory/home FLASHCORE_CONAN_BUILD=$directory/consumer CCAC
 rm -rf "$directory/consumer"
 quietly "$environment/bin/conan" profile detect --force
 if quietly "$environment/bin/conan" create . --no-remote -o "flashcore/*:cuda=OFF" -s compiler.cppstd=20 \
-     --test-folder tests/consumers/cpp; then
+     -c tools.cmake.cmaketoolchain:user_presets= --test-folder tests/consumers/cpp; then
   say "conan: 1 passed, 0 failed"
 else
   say "conan: 0 passed, 1 failed"

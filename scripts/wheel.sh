@@ -24,7 +24,8 @@ export PATH=$environment/bin:$PATH
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y "${BASH_SOURCE[0]}")}
 export SOURCE_DATE_EPOCH
 
-definitions=(FLASHCORE_CUDA=OFF "${@:2}")
+definitions=("${@:2}")
+[[ " ${definitions[*]}" == *" FLASHCORE_CUDA="* ]] || definitions+=(FLASHCORE_CUDA=OFF)
 # made_in FOLDER: both distributions in FOLDER/dist, of a copy of the tree in FOLDER/source.
 made_in() {
   local settings=("${definitions[@]/#/--config-setting=cmake.define.}")
