@@ -1,10 +1,16 @@
-// The n-th allocation fails, for every n of a call: the call says so, and nothing that it made stays.
+// The n-th allocation fails, for every n of a call: the call says so, and nothing that it made stays. Many calls that
+// succeed keep nothing either.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "flashcore/flashcore.h"
@@ -37,6 +43,30 @@ void fails_cleanly(const std::function<flashcore_status()>& call, int64_t fewest
   EXPECT_GT(n, fewest) << "allocations";
 }
 
+int64_t resident_bytes() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// A hundredth of `times`, unless the run is a long one.
+void keeps_nothing(const std::function<flashcore_status()>& call, int64_t times) {
+  const char* const run = std::getenv("FLASHCORE_TEST_RUN");
+  if (run == nullptr || std::string_view(run) != "long") times /= 100;
+  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(call(), FLASHCORE_OK) << flashcore_last_error();
+  const int64_t blocks = failing_heap.living, bytes = resident_bytes();
+  bool is_ok = true;
+  for (int64_t i = 0; i < times; ++i) is_ok &= call() == FLASHCORE_OK;
+  const int64_t grown = resident_bytes() - bytes;
+  EXPECT_TRUE(is_ok);
+  EXPECT_EQ(failing_heap.living, blocks);
+  // A sanitizer keeps what was freed.
+  if (FLASHCORE_SANITIZED == 0) {
+    EXPECT_LT(grown, 256 * 1024) << times << " calls";
+  }
+  ::testing::Test::RecordProperty("bytes", std::to_string(grown));
+}
+
 struct Allocation : ::testing::Test {
   flashcore_problem problem = small_problem();
   flashcore_plan_options options = default_options();
@@ -63,6 +93,11 @@ TEST_F(Allocation, OfAPlanAndItsRun) {
       fails_cleanly([this] { return plan_and_run(); }, 5);
     }
   }
+}
+
+TEST_F(Allocation, OfAMillionPlansAndRuns) {
+  options.threads = 2;
+  keeps_nothing([this] { return plan_and_run(); }, 1'000'000);
 }
 
 TEST_F(Allocation, OfGradients) {
@@ -111,18 +146,18 @@ TEST_F(Allocation, OfAServingStep) {
   append.v = data.v.data();
   append.seqlens_kv = before.data();
   arguments.seqlens_kv = after.data();
-  fails_cleanly(
-      [&] {
-        flashcore_plan* plan = nullptr;
-        flashcore_status status = flashcore_plan_create(&problem, &options, &plan);
-        if (status == FLASHCORE_OK) {
-          status = flashcore_append_and_attend(&rows, &append, plan, &arguments, &options, nullptr,
-                                               0, nullptr);
-        }
-        flashcore_plan_destroy(plan);
-        return status;
-      },
-      5);
+  const auto step = [&] {
+    flashcore_plan* plan = nullptr;
+    flashcore_status status = flashcore_plan_create(&problem, &options, &plan);
+    if (status == FLASHCORE_OK) {
+      status = flashcore_append_and_attend(&rows, &append, plan, &arguments, &options, nullptr, 0,
+                                           nullptr);
+    }
+    flashcore_plan_destroy(plan);
+    return status;
+  };
+  fails_cleanly(step, 5);
+  keeps_nothing(step, 100'000);
 }
 
 TEST_F(Allocation, OfAnExplanation) {

@@ -43,7 +43,7 @@ class Dependencies(unittest.TestCase):
                                     ("scripts/common.sh", "ninja-build", ""),
                                     ("scripts/common.sh", "lint_packages=(", "more_packages=(make)\nlint_packages=("),
                                     ("python/requirements-test.txt", "ruff==", "black==1.0\nruff=="),
-                                    ("cmake/dependencies.cmake", "find_package(Threads", "find_package(Boost)\nfind_package(Threads")):
+                                    ("cmake/dependencies.cmake", "find_package(fmt", "find_package(Boost)\nfind_package(fmt")):
             with self.assertRaises(Failure, msg=after):
                 dependencies.table(self.copy(path, before, after))
 

@@ -93,12 +93,17 @@ def looked_for(root: pathlib.Path = ROOT) -> set[str]:
 
 def table(root: pathlib.Path = ROOT) -> str:
     found = listed(root)
-    if different := found.keys() ^ ABOUT.keys():
-        raise Failure(f"tools/reporting/dependencies.py: {', '.join(sorted(different))}: in a list without a row, or the reverse")
-    if unknown := looked_for(root) - CMAKE.keys():
-        raise Failure(f"tools/reporting/dependencies.py: {', '.join(sorted(unknown))}: CMake looks for it, and CMAKE has no row")
-    rows = {name: (ABOUT[name][0] or version, ABOUT[name][1], where, ABOUT[name][2]) for name, (where, version) in found.items()}
-    rows |= {name: (about[0], about[1], "if it is there", about[2]) for name, about in CMAKE.items() if isinstance(about, tuple)}
+    for wrong, why in ((found.keys() ^ ABOUT.keys(), "in a list without a row, or the reverse"),
+                       (looked_for(root) - CMAKE.keys(), "CMake looks for it, and CMAKE has no row")):
+        if wrong:
+            raise Failure(f"tools/reporting/dependencies.py: {', '.join(sorted(wrong))}: {why}")
+    rows = {}
+    for name, (where, version) in found.items():
+        known, licence, why = ABOUT[name]
+        rows[name] = (known or version, licence, where, why)
+    for name, about in CMAKE.items():
+        if isinstance(about, tuple):
+            rows[name] = (about[0], about[1], "if it is there", about[2])
     lines = ["| name | version | licence | used | why |", "| --- | --- | --- | --- | --- |"]
     order = ["to build", "if it is there", *dict.fromkeys([*SHELL.values(), *FILES.values()])]
     for name, row in sorted(rows.items(), key=lambda one: (order.index(one[1][2]), one[0])):
