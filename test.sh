@@ -16,7 +16,7 @@ cd "$root"
 default_stages=(release example install python)
 # What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
 stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz fresh)
-long_stages=("${stages[@]}" ggml)
+long_stages=("${stages[@]}" packages ggml)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
 # address and fuzz sees its headers, for those are all that plans of CUDA kernels need.
 bare_stages=(bare python torch rust thread)
@@ -182,6 +182,15 @@ stage_fresh() {
   local scratch=()
   if [[ $run == long ]]; then scratch=(--scratch); fi
   counted_by fresh scripts/fresh.sh "${scratch[@]}"
+}
+
+# The wheel and the packages for Debian, installed and used on minimal systems without a compiler; the source's archive and the
+# recipe for Conan.
+stage_packages() {
+  counted_by wheel scripts/wheel.sh build-wheel
+  counted_by deb scripts/check_deb.sh build-deb
+  counted_by fetch scripts/check_fetch.sh build-fetch
+  counted_by conan scripts/check_conan.sh build-conan
 }
 
 # without_cuda STAGE: runs a stage in a process for which there is no CUDA toolkit, and counts what

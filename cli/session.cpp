@@ -4,18 +4,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "problem/environment.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
 namespace {
 
 bool wants_color(std::FILE* stream) {
-  const char* const no_color = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
+  const char* const no_color = read_variable("NO_COLOR");
+  const char* const terminal = read_variable("TERM");
   if (no_color != nullptr && *no_color != '\0') return false;
   if (terminal != nullptr && std::string_view(terminal) == "dumb") return false;
   return bench::is_terminal(stream);

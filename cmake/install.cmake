@@ -6,24 +6,28 @@ include(CMakePackageConfigHelpers)
 install(FILES include/flashcore/flashcore.hpp include/flashcore/quantize.hpp
               include/flashcore/serving.hpp include/flashcore/context_parallel.hpp
               include/flashcore/flashcore.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flashcore)
+        COMPONENT development DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flashcore)
 install(TARGETS flashcore flashcore_shared EXPORT flashcore_targets
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence)
 
 set(flashcore_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/flashcore)
-install(EXPORT flashcore_targets NAMESPACE flashcore:: DESTINATION ${flashcore_package_dir})
+install(EXPORT flashcore_targets NAMESPACE flashcore:: DESTINATION ${flashcore_package_dir} COMPONENT development)
 configure_package_config_file(cmake/package/flashcore-config.cmake.in
   ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
   INSTALL_DESTINATION ${flashcore_package_dir}
   NO_SET_AND_CHECK_MACRO)
+set(compatibility SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+endif()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY ${compatibility})
 install(FILES ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
               ${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
-        DESTINATION ${flashcore_package_dir})
+        COMPONENT development DESTINATION ${flashcore_package_dir})
 
 # The pkg-config file derives the prefix from its own location.
 set(FLASHCORE_PC_PRIVATE_LIBS "-lstdc++ -lm -pthread")
@@ -36,12 +40,8 @@ file(RELATIVE_PATH FLASHCORE_PC_UP
 string(REGEX REPLACE "/$" "" FLASHCORE_PC_UP "${FLASHCORE_PC_UP}")
 configure_file(cmake/package/flashcore.pc.in ${PROJECT_BINARY_DIR}/package/flashcore.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/flashcore.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+        COMPONENT development DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The Python wheel: the library next to the module that loads it, without the linker's symbolic
-# links, and with a static C++ runtime, so that it runs on older distributions, too.
 if(FLASHCORE_WHEEL)
-  target_link_options(flashcore_shared PRIVATE -static-libstdc++ -static-libgcc)
-  install(FILES $<TARGET_FILE:flashcore_shared> DESTINATION flashcore RENAME libflashcore.so
-          PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ COMPONENT python)
+  include(cmake/wheel.cmake)
 endif()

@@ -1,6 +1,6 @@
 # The configuration options, and the flags that every target gets.
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
-option(FLASHCORE_TESTS "Build the tests" ON)
+option(FLASHCORE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FLASHCORE_UNITY "Compile bench, evolve and the tests in groups of files: less than half of the time,
 but a change compiles its whole group again" ON)
 option(FLASHCORE_PCH "Precompile the headers of the standard library, for the library" ON)

@@ -56,13 +56,14 @@ done
 
 say "Exports of the shared library"
 shared=$(readlink -f "$library_dir/libflashcore.so")
-mapfile -t others < <(nm -D --defined-only --demangle "$shared" |
-                        cut -d' ' -f3- | grep -vE '^(flashcore_[a-z_]+$|flashcore::(TensorDesc::|Plan::)?[A-Za-z_]+\()' || true)
+mapfile -t others < <(nm -D --defined-only --demangle --without-symbol-versions "$shared" |
+                        sed -n 's/^[0-9a-f]* [^A] //p' | grep -vE '^(flashcore_[a-z_]+$|flashcore::(TensorDesc::|Plan::)?[A-Za-z_]+\()' || true)
 if ((${#others[@]} > 0)); then
   printf 'exported, but not of the interface: %s\n' "${others[@]}"
   exit 1
 fi
 say "$(basename "$shared"): $(nm -D --defined-only "$shared" | wc -l) symbols"
+scripts/check_abi.py "$directory"
 
 # Installed binaries may need only the runtimes of the language and of threads.
 for binary in "$shared" "$prefix/bin/flashcore"; do
@@ -76,3 +77,16 @@ for binary in "$shared" "$prefix/bin/flashcore"; do
   fi
 done
 "$prefix/bin/flashcore" info
+
+if grep -qx 'FLASHCORE_HARDEN:BOOL=ON' "$directory/CMakeCache.txt"; then scripts/check_hardening.py "$prefix"; fi
+
+# A program with more rights than its user, here with nobody's, reads no variable of its user.
+if ((EUID == 0)) && [[ $(findmnt -no OPTIONS -T "$work") != *nosuid* ]]; then
+  chmod 755 "$work"
+  install -o nobody -m 4755 "$prefix/bin/flashcore" "$work/privileged"
+  export FLASHCORE_KERNEL=nonsense
+  small=(run --shape '1,1,8,8' --device cpu)
+  if "$prefix/bin/flashcore" "${small[@]}" >/dev/null 2>&1; then fail "FLASHCORE_KERNEL=nonsense was not read"; fi
+  quietly "$work/privileged" "${small[@]}" || fail "FLASHCORE_KERNEL was read by a set-user-ID program"
+  say "A set-user-ID program reads no variable"
+fi

@@ -10,8 +10,9 @@ export DEBIAN_FRONTEND=noninteractive
 # What each part needs, by its name in Debian 12 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev libsqlite3-dev
                 python3)
-test_packages=(pkg-config libgtest-dev libgmock-dev binutils python3-venv python3-jsonschema)
+test_packages=(pkg-config libgtest-dev libgmock-dev binutils abigail-tools python3-venv python3-jsonschema)
 lint_packages=(shellcheck clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
+package_packages=(dpkg-dev lintian binutils debootstrap)
 rust_packages=(cargo rustc rustfmt rust-clippy)
 
 say() { printf '%s\n' "$*"; }

@@ -41,7 +41,7 @@ check "$environment/bin/ruff" check --quiet "${sources[@]}"
 check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"
 
-# The wheel contains the package, its licence and the library, which needs only the C library.
+# The wheel contains the package, its licence and the library, which needs only the C library and GCC's.
 wheel_is_sound() {
   local names needed
   names=$(unzip_names "${wheel[0]}") || return
@@ -53,8 +53,8 @@ wheel_is_sound() {
   fi
   needed=$(objdump -p "$directory/package/flashcore/libflashcore.so" |
     awk '$1 == "NEEDED" {print $2}')
-  if grep -vE '^(lib(c|m|dl|rt|pthread)|ld-linux.*)\.so' <<<"$needed"; then
-    say "The wheel's library needs these, wanted the C library alone."
+  if grep -vE '^(lib(c|m|dl|rt|pthread|gcc_s)|ld-linux.*)\.so' <<<"$needed"; then
+    say "The wheel's library needs these, wanted the C library and GCC's alone."
     return 1
   fi
 }

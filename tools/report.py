@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, calls, context, cpu, evolve, fp8, ladder, packed, page, pictures, python,  # noqa: E402
+from reporting import (bench, calls, context, cpu, dependencies, evolve, fp8, ladder, packed, page, pictures, python,  # noqa: E402
                        quantization, simulator, small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
@@ -30,7 +30,7 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
              python.parts(evidence) | quantization.parts(evidence) | fp8.parts(evidence) |
              tuning.parts(evidence) | simulator.parts() | evolve.parts(evidence) |
-             pictures.parts(evidence) | context.parts())
+             pictures.parts(evidence) | context.parts() | dependencies.parts())
     files, shown = {}, set()
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

@@ -11,6 +11,7 @@
 #include "plan/device.hpp"
 #include "plan/kernel_names.hpp"
 #include "plan/table.hpp"
+#include "problem/environment.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -40,7 +41,7 @@ std::optional<Device> parse_device(std::string_view name) {
 }  // namespace
 
 void take_forced_kernel() {
-  if (const char* const name = std::getenv("FLASHCORE_KERNEL")) forced_kernel() = name;
+  if (const char* const name = read_variable("FLASHCORE_KERNEL")) forced_kernel() = name;
   ::unsetenv("FLASHCORE_KERNEL");
 }
 

@@ -13,12 +13,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "bench/text/numbers.hpp"
+#include "problem/environment.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -241,7 +241,7 @@ Result<ChildOutput> run_child(const std::vector<std::string>& words, ChildOption
 }
 
 std::vector<std::string> path_folders() {
-  const char* const path = std::getenv("PATH");
+  const char* const path = read_variable("PATH");
   return path == nullptr ? std::vector<std::string>() : split(path, ':');
 }
 

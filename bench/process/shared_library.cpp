@@ -2,12 +2,12 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "bench/process/child_process.hpp"
+#include "problem/environment.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -34,7 +34,7 @@ void append_python_folders(std::vector<fs::path>& folders) {
 
 std::vector<std::string> candidates(const char* variable, std::span<const char* const> names) {
   std::vector<std::string> paths;
-  if (const char* const chosen = std::getenv(variable); chosen != nullptr) {
+  if (const char* const chosen = read_variable(variable); chosen != nullptr) {
     paths.emplace_back(chosen);
   }
   for (const char* const name : names) paths.emplace_back(name);

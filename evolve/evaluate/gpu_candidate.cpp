@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "bench/process/child_process.hpp"
 #include "bench/text/terminal.hpp"
+#include "problem/environment.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::evolve {
@@ -25,7 +25,7 @@ constexpr double kContextSeconds = 60;
 std::vector<std::string> environment() {
   std::vector<std::string> kept;
   for (const char* const name : {"PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {
-    if (const char* const value = std::getenv(name))
+    if (const char* const value = read_variable(name))
       kept.push_back(fmt::format("{}={}", name, value));
   }
   return kept;

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <vector>
 
 #if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+
+#include "problem/environment.hpp"
 
 namespace flashcore::cpu {
 namespace {
@@ -95,7 +96,7 @@ std::span<const Target> supported_targets() {
 Target chosen_target() {
   const std::span<const Target> targets = supported_targets();
   if (targets.empty()) return Target::none;
-  if (const char* const forced = std::getenv("FLASHCORE_CPU_TARGET")) {
+  if (const char* const forced = read_variable("FLASHCORE_CPU_TARGET")) {
     for (const Target target : targets) {
       if (to_string(target) == forced) return target;
     }

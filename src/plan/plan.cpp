@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <new>
@@ -23,6 +22,7 @@
 #include "plan/table.hpp"
 #include "plan/tuned_choice.hpp"
 #include "plan/tuning_plans.hpp"
+#include "problem/environment.hpp"
 #include "problem/philox.hpp"
 #include "problem/run_tensors.hpp"
 #include "problem/status.hpp"
@@ -75,7 +75,7 @@ Status check_workspace(const void* workspace, size_t bytes, size_t wanted) {
 // FLASHCORE_GRID_LIMIT: plan as if the GPU had this many SMs, for experiments. Persistent kernels
 // then start only as many blocks as such a GPU would hold.
 Status limit_grid(DeviceInfo& gpu) {
-  const char* const text = std::getenv("FLASHCORE_GRID_LIMIT");
+  const char* const text = read_variable("FLASHCORE_GRID_LIMIT");
   if (text == nullptr || *text == '\0') return {};
   const std::string_view given = text;
   int32_t limit = 0;
@@ -120,7 +120,7 @@ namespace {
 template <class AnyProblem>
 std::string forced_kernel(const PlanOptions& options, const AnyProblem& problem) {
   if (!options.kernel.empty()) return options.kernel;
-  const char* const forced = std::getenv("FLASHCORE_KERNEL");
+  const char* const forced = read_variable("FLASHCORE_KERNEL");
   if (forced == nullptr) return "";
   const std::string name = asked_name(forced).name;
   bool is_known = false;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include "plan/kernel_names.hpp"
 #include "plan/source_fingerprints.hpp"
 #include "plan/table.hpp"
+#include "problem/environment.hpp"
 
 namespace flashcore {
 namespace {
@@ -39,7 +39,7 @@ struct Found {
 };
 
 std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
+  const char* const value = read_variable(name);
   return value == nullptr ? "" : value;
 }
 
@@ -118,7 +118,7 @@ class Tables {
  public:
   std::shared_ptr<const Found> of(const DeviceInfo& device) {
     const TunedDevice wanted = tuning::tuned_device(device);
-    const char* const asked = std::getenv(kVariable);
+    const char* const asked = read_variable(kVariable);
     const std::lock_guard lock(mutex_);
     for (const Known& one : known_) {
       if (one.device == wanted && one.asked == (asked == nullptr ? "" : asked)) return one.found;

@@ -10,7 +10,7 @@ FILES = ("run.sh", "test.sh", ".ci/run")
 NAME = r"[A-Z][A-Z0-9_]{2,}"
 # How each language reads a variable, by a literal name or by one from elsewhere in the file.
 READS = {
-    "cpp": (rf'(?:getenv|environment)\(\s*"({NAME})"|SharedLibrary::open\("({NAME})"', r"getenv\(\s*[a-z]"),
+    "cpp": (rf'(?:getenv|environment|read_variable)\(\s*"({NAME})"|SharedLibrary::open\("({NAME})"', r"(?:getenv|read_variable)\(\s*[a-z]"),
     "py": (rf"""environ(?:\.get\(|\[)["']({NAME})["']""", r"environ(?:\.get\(|\[)[a-z]"),
     "rs": (rf'env::var(?:_os)?\("({NAME})"', None),
     "sh": (rf"\$\{{({NAME}):?[-+?=]", None),
@@ -51,10 +51,17 @@ class Environment(unittest.TestCase):
         self.assertEqual(sorted(read - listed), [], "read in code, and not on docs/environment.md")
         self.assertEqual(sorted(name for name in listed if name not in everything), [], "on the page, in no code")
 
+    def test_one_place_reads_those_that_a_privileged_program_must_not_see(self):
+        found = [path.relative_to(ROOT).as_posix() for path in sources()
+                 if path.relative_to(ROOT).parts[0] in ("src", "bench", "cli", "evolve")
+                 and re.search(r"getenv\(", path.read_text(encoding="utf-8", errors="replace"))]
+        self.assertEqual(found, ["src/problem/environment.hpp"])
+
     def test_each_way_to_read_one_is_found(self):
         for path, text, wanted in (
                 ("src/a.cpp", 'std::getenv("ONE_NAME")', {"ONE_NAME"}),
                 ("src/a.cpp", 'k = "TWO_NAME"; std::getenv(k)', {"TWO_NAME"}),
+                ("src/a.cpp", 'read_variable("TEN_NAME")', {"TEN_NAME"}),
                 ("bench/a.cpp", 'SharedLibrary::open("A_LIBRARY", kNames)', {"A_LIBRARY"}),
                 ("src/a.cpp", 'text = "NOT_READ"', set()),
                 ("tools/a.py", "os.environ.get('THREE') or os.environ[\"FOUR\"]", {"THREE", "FOUR"}),

@@ -8,7 +8,7 @@ import pathlib
 import re
 
 from reporting import bench as bench_parts
-from reporting import context, diagrams
+from reporting import context, diagrams, trust
 from reporting import fp8 as fp8_parts
 from reporting import ladder as ladder_parts
 from reporting import memory_plans, plots, schedules, themes
@@ -23,7 +23,7 @@ TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by seq
          "architecture": "The rooms of the source, and which may include which", "roofline": "Roofline", "latency": "Where the time of short calls goes",
          "fp8": "Relative error of O against TFLOP/s of each kernel for fp8, by data"}
 FRONT = ("ladder", "sweep")  # also on the front page
-TEXTS["context-parallel"] = context.TITLE
+TEXTS |= {"context-parallel": context.TITLE, "trust": trust.TITLE}
 TEXTS |= {name: title for name, (title, *_) in (schedules.SCHEDULES | memory_plans.PLANS).items()}
 
 
@@ -251,7 +251,7 @@ def drawings(all_evidence: Evidence) -> dict:
 def drawn_by_hand() -> dict:
     """By name: what is to be seen, and the function that gives the text of the SVG."""
     return ({"architecture": (diagrams.architecture_shown(), diagrams.architecture)} | schedules.all_of_them() |
-            memory_plans.all_of_them())
+            memory_plans.all_of_them() | trust.all_of_them())
 
 
 def hashes(all_evidence: Evidence) -> dict[str, str]:
