@@ -97,7 +97,7 @@ def architecture(digest: str) -> str:
     for box in arrows():
         (left, top, right, bottom), fill, title, said = BOXES[box]
         lines.append(f'<rect x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" rx="5" class="{fill}"/>')
-        lines.append(themes.text(left + 10, top + 18, title, 13, ' font-weight="bold"'))
+        lines.append(themes.text(left + 10, top + 18, title, 13, themes.BOLD))
         rows = kernel_folders() if box == "cuda/*/*" else said.split("\n")
         lines += [themes.text(left + 10, top + 36 + 16 * i, row, 12) for i, row in enumerate(rows) if row]
     for box, others in arrows().items():

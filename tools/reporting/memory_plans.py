@@ -142,7 +142,7 @@ def draw(name: str, digest: str) -> str:
     end = NAME + most * SCALE
     fills = {KINDS[kind][0]: schedules.FILLS[KINDS[kind][0]] for kind in KINDS if kind in used}
     lines = [*themes.begin((0, 0, width, height), title, digest, fills),
-             themes.text(10, 20, title, 13, ' font-weight="bold"'),
+             themes.text(10, 20, title, 13, themes.BOLD),
              f'<path d="M{end:.1f} 40V{44 + ROW * len(rows)}" class="arrow" stroke-dasharray="3 3"/>',
              themes.middle(end, 36, f"{most} KB", 11)]
     for number_of, (label, groups, copies) in enumerate(rows):

@@ -117,7 +117,7 @@ def draw(name: str, digest: str) -> str:
     used = [kind for kind in KINDS if any(kind == one for _, pieces in lanes for *_, one in pieces)]
     width, height = NAME + last * UNIT + 12, 34 + ROW * len(lanes) + 50
     lines = [*themes.begin((0, 0, width, height), title, digest, {kind: FILLS[kind] for kind in used}),
-             themes.text(10, 20, title, 13, ' font-weight="bold"')]
+             themes.text(10, 20, title, 13, themes.BOLD)]
     for number, (lane, pieces) in enumerate(lanes):
         top = 34 + number * ROW
         lines += [themes.text(10, top + ROW / 2 + 1, lane, 12), *(piece(*one, top) for one in pieces)]

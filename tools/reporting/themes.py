@@ -3,6 +3,7 @@ import html
 
 COLORS = {"ground": ("#ffffff", "#0d1117"), "ink": ("#1a1d21", "#dde3ea"), "grid": ("#d9dee4", "#30363d")}
 FONT = "system-ui, sans-serif"
+BOLD = ' font-weight="bold"'  # more of a text
 
 
 def described(digest: str) -> str:

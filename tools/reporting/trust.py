@@ -1,6 +1,6 @@
 """Who gives the library and the command what, where it crosses a boundary, and what checks it there. An SVG."""
 from reporting import themes
-from reporting.diagrams import text
+from reporting.themes import BOLD, text
 
 TITLE = "What crosses a trust boundary, and what checks it"
 FILLS = {"giver": ("#fdeede", "#3a2410"), "check": ("#e8f0fb", "#14263d"), "inside": ("#e6f4ea", "#12301d")}  # light, dark
@@ -38,14 +38,14 @@ def draw(digest: str) -> str:
     lines = themes.begin((-12, -12, WIDTH + 24, height + 24), TITLE, digest, FILLS)
     lines.append('<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
                  '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>')
-    lines += [text(left, 12, title, 13, "bold") for left, title in
+    lines += [text(left, 12, title, 13, BOLD) for left, title in
               ((GIVER[0], "who gives what"), (CHECK[0], "what checks it"), (INSIDE[0], "where it is used"))]
     lines.append(f'<path class="arrow" stroke-dasharray="6 5" d="M{BOUNDARY} 0V{height}"/>')
     top = 26
     for process, entries in PROCESSES:
         begin = top
         for giver, gives, check in entries:
-            lines += [rect(GIVER, top, top + ROW, "giver"), text(GIVER[0] + 10, top + 18, giver, 13, "bold"),
+            lines += [rect(GIVER, top, top + ROW, "giver"), text(GIVER[0] + 10, top + 18, giver, 13, BOLD),
                       text(GIVER[0] + 10, top + 35, gives, 12), rect(CHECK, top, top + ROW, "check"),
                       text(CHECK[0] + 10, top + 27, check, 12), arrow(GIVER[1], CHECK[0], top + ROW // 2),
                       arrow(CHECK[1], INSIDE[0], top + ROW // 2)]
