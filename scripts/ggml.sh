@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # FlashCore's backend for ggml (adapters/ggml) in llama.cpp as its users have it: ggml's own tests of attention, and a
-# model of random weights, whose logits and tokens are compared with those of ggml's CPU kernel. The source of llama.cpp
-# comes from PyPI and is kept, built, in the cache folder.
+# model of random weights, with logits and tokens equal to what ggml's CPU kernel gives. The source of llama.cpp comes
+# from PyPI and is kept, built, in the cache folder.
 #
 # usage: ggml.sh PREFIX [DIRECTORY]    PREFIX: FlashCore, installed; DIRECTORY: default build-ggml
 #        FLASHCORE_GGML_BENCH=1        also times both with llama-bench
@@ -52,7 +52,7 @@ grep 'FAIL' <<<"$plain" | head -n 20 || true
 passed=$((passed + good))
 failed=$((failed + bad))
 
-# A model: the divergence of FlashCore's distributions of tokens from those of ggml's kernel, then generated tokens.
+# A model: the divergence of the distributions of tokens with FlashCore and with ggml's kernel, then generated tokens.
 model=$directory/model.gguf
 "$python" adapters/ggml/random_model.py "$llama/gguf-py" "$model"
 threads=$(nproc)
