@@ -16,7 +16,8 @@ cargo=${CARGO:-cargo}
 
 # The files that a build of the library reads, with and without CUDA.
 vendored=(CMakeLists.txt LICENSE cmake include src
-          tools/compile_cuda.py tools/fingerprint.py tools/gpu_tables.py tools/ptxas_report.py)
+          tools/compile_cuda.py tools/fingerprint.py tools/gpu_tables.py tools/instances.py tools/ptxas_report.py
+          tools/wgmma.py)
 
 # The version is the library's.
 version=$(sed -nE 's/^project\(flashcore VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)

@@ -13,6 +13,8 @@ import pathlib
 import re
 import sys
 
+import wgmma
+
 SRC = pathlib.Path(__file__).resolve().parents[1] / "src"
 LADDER = SRC / "cuda" / "ladder"
 INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
@@ -123,7 +125,7 @@ def expanded(text: str, seen: set[str]) -> str:
         if name in seen or name.startswith("cuda/host/") or name.endswith(("rung_table.hpp", "launch.hpp")):
             return ""
         seen.add(name)
-        inner = (SRC / name).read_text()
+        inner = wgmma.text((64, 128)) if name == wgmma.NAME else (SRC / name).read_text()
         for file, end in (("rung.hpp", "enum class RungInput"), ("rung_common.cuh", "// --- launch ---")):
             if name == f"cuda/ladder/{file}":
                 inner = inner[:inner.index(end)] + "}  // namespace flashcore::cuda::ladder\n"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every file and function of src/cuda/ptx has a stub in sim/cuda/ptx.
+"""Every file and function of src/cuda/ptx, and every product of tools/wgmma.py, has a stub in sim/cuda/ptx.
 
 usage: check_stubs.py SOURCE_DIRECTORY
 """
@@ -7,12 +7,15 @@ import pathlib
 import re
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import wgmma  # noqa: E402
+
 NAME = re.compile(r"^[^\n/#]*?\b(\w+)\([^;{]*\)\s*\{", re.M)
 WORDS = {"if", "while", "for", "switch", "requires"}
 
 
-def functions(path):
-    text = re.sub(r"//[^\n]*", "", path.read_text())
+def functions(text):
+    text = re.sub(r"//[^\n]*", "", text)
     text = re.sub(r"^template <.*>$", "", text, flags=re.M)
     text = re.sub(r'"(\\.|[^"\\])*"', '""', text)  # braces inside of instructions
     return {name for name in NAME.findall(text) if name not in WORDS}
@@ -27,10 +30,10 @@ def main():
         if not stub.is_file():
             missing.append(f"{path.name}: no file sim/cuda/ptx/{path.name}")
             continue
-        # wgmma's widths are one template.
-        have = functions(stub) | (functions(root / "sim/cuda/ptx/wgmma.cuh")
-                                      if path.name.startswith("wgmma") else set())
-        wanted = functions(path)
+        have = functions(stub.read_text())
+        wanted = functions(path.read_text())
+        if path.name == "wgmma.cuh":
+            wanted |= functions(wgmma.text())
         checked += len(wanted)
         missing += [f"{path.name}: {name}" for name in sorted(wanted - have)]
     for line in missing:

@@ -3,11 +3,10 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/tma_multicast.cuh"
+#include "cuda/ptx/tma.cuh"
 #include "tests/support.hpp"
 #include "tests/tensor_maps.hpp"
 

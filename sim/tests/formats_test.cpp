@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cuda/ptx/exp2.cuh"
-#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/packed_fma.cuh"
 #include "engine/number_formats.hpp"

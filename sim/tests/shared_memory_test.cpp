@@ -6,9 +6,7 @@
 #include <array>
 
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/shared_access.cuh"
-#include "cuda/ptx/stmatrix_trans.cuh"
 #include "cuda/ptx/unwritten.cuh"
 #include "engine/bank_conflicts.hpp"
 #include "tests/support.hpp"

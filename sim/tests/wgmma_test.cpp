@@ -8,8 +8,6 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tf32.cuh"
-#include "cuda/ptx/wgmma_e4m3.cuh"
-#include "cuda/ptx/wgmma_n96.cuh"
 #include "cuda/tile/byte_descriptor.hpp"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"

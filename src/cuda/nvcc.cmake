@@ -7,6 +7,11 @@
 # fails the compilation.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
+# The products at the end of ptx/wgmma.cuh.
+set(wgmma ${PROJECT_SOURCE_DIR}/tools/wgmma.py)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${wgmma})
+execute_process(COMMAND ${Python3_EXECUTABLE} ${wgmma} ${CMAKE_CURRENT_BINARY_DIR}/generated COMMAND_ERROR_IS_FATAL ANY)
+
 target_include_directories(flashcore_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_BINARY_DIR}/generated)
 target_include_directories(flashcore_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_options(flashcore_cuda PRIVATE

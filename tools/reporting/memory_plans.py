@@ -32,7 +32,10 @@ def configs(folder: str, table: str = "kConfigs") -> tuple[list[dict[str, int]],
     found = re.search(rf"{table} = \{{(.*?)\}};", text, re.DOTALL)
     if not found:
         raise Failure(f"{path.relative_to(ROOT)}: has no {table}, wanted one for the picture of the shared memory")
-    rows = [row_of(row) for row in re.findall(r"Config\{(.*?)\}", found[1], re.DOTALL) or [found[1]]]
+    described = re.search(r"struct Config \{(.*?)\n\};", text, re.DOTALL)
+    usual = dict(re.findall(r"\b(?:int|bool) (\w+) = (\w+);", described[1] if described else ""))
+    usual = {name: number(value) for name, value in usual.items()}
+    rows = [usual | row_of(row) for row in re.findall(r"Config\{(.*?)\}", found[1], re.DOTALL) or [found[1]]]
     constants = re.findall(r"\b(k\w+) = (\d+(?: \* \d+)*)[;,]", text)
     return rows, {name: number(value) for name, value in constants}
 

@@ -35,4 +35,9 @@ inline void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity,
   sim::wait_mbarrier(barrier, parity, site);
 }
 
+inline void store_async(uint32_t address, const uint32_t (&x)[2], uint32_t barrier,
+                        sim::Site site = sim::Site::here()) {
+  sim::store_async(address, x, sizeof x, barrier, site);
+}
+
 }  // namespace flashcore::cuda::ptx

@@ -12,4 +12,10 @@ inline float exp2_approx(float x) {
   return y < std::numeric_limits<float>::min() ? 0.0F : y;
 }
 
+inline float flushed(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
+}
+inline float log2_approx(float x) { return std::log2(flushed(x)); }
+inline float reciprocal_approx(float x) { return flushed(1 / flushed(x)); }
+
 }  // namespace flashcore::cuda::ptx

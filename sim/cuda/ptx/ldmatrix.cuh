@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "engine/access.hpp"
 #include "engine/warp_matrix.hpp"
 
@@ -22,6 +24,11 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t row_address,
 inline void stmatrix_x4(uint32_t row_address, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3,
                         sim::Site site = sim::Site::here()) {
   sim::store_matrices(row_address, {r0, r1, r2, r3}, false, site);
+}
+
+inline void stmatrix_x4_trans(uint32_t row_address, uint32_t r0, uint32_t r1, uint32_t r2,
+                              uint32_t r3, sim::Site site = sim::Site::here()) {
+  sim::store_matrices(row_address, {r0, r1, r2, r3}, true, site);
 }
 
 }  // namespace flashcore::cuda::ptx

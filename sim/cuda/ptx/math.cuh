@@ -24,4 +24,7 @@ inline uint32_t e4m3x2_to_f16x2(uint32_t pair) {
   return pack_f16x2(low, high);
 }
 
+inline float f16_to_float(uint16_t bits) { return sim::of_f16(bits); }
+inline float bf16_to_float(uint16_t bits) { return sim::of_bf16(bits); }
+
 }  // namespace flashcore::cuda::ptx

@@ -22,4 +22,10 @@ inline void mma_m16n8k32_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
   sim::multiply_m16n8(d, a, {b0, b1}, sim::ElementType::e4m3, site);
 }
 
+inline uint32_t transpose_8x8(uint32_t x, sim::Site site = sim::Site::here()) {
+  return sim::transpose_matrix(x, site);
+}
+
+inline constexpr bool kMultipliesE4m3 = true;
+
 }  // namespace flashcore::cuda::ptx

@@ -1,6 +1,7 @@
 """Faults of fp8 kernels."""
 from fault import Fault, problem
 
+FP8_SHARED = "cuda/attention/fp8/"
 FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/throughput/d64.cu"
 FP8 = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,200,64 --seqlen-kv 700 --causal")
 FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 2200")
@@ -35,7 +36,7 @@ FAULTS = [
     Fault("fp8_options_first_part_of_v_twice", FP8_PARTS_UNIT, FP8_PARTS, [
         (FP8_SM90 + "producer.cuh", "task.column, task.kv_head,", "0, task.kv_head,")], "FAILED"),
     Fault("fp8_columns_in_the_order_of_keys", FP8_V_TRANSPOSED_UNIT, FP8_V_TRANSPOSED, [
-        (FP8_SM90 + "exact_rows.cuh", "kv_head, 0) + column_of_key(key)", "kv_head, 0) + key")], "FAILED"),
+        (FP8_SHARED + "exact_rows.cuh", "kv_head, 0) + column_of_key(key)", "kv_head, 0) + key")], "FAILED"),
     Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
         (FP8_SM90 + "kernel.cuh", "  ptx::fence_proxy_async();\n", "")], "fence.proxy.async", more=True),
     Fault("fp8_groups_meet_at_one_reference", FP8_UNIT, FP8_LONG, [
@@ -61,7 +62,7 @@ FAULTS = [
     Fault("fp8_ada_rows_with_hidden_values", FP8_ADA_UNIT, FP8_ADA_HIDDEN, [
         (FP8_ADA + "epilogue.cuh", "finite && fabsf", "(finite || true) && fabsf")], "FAILED"),
     Fault("fp8_ada_output_stored_twice_by_different_lanes", FP8_ADA_UNIT, FP8_ADA_LARGE, [
-        (FP8_ADA + "exact_rows.cuh", "  __syncwarp();                            // other lanes have stored what they had\n",
+        (FP8_SHARED + "exact_rows.cuh", "  __syncwarp();  // other lanes have stored what they had\n",
          "")], "race", more=True),
     Fault("fp8_ada_scores_not_capped", FP8_ADA_UNIT,
           problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 300 --softcap 0.5"), [

@@ -25,6 +25,18 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffU, x, 2);
 }
 
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, d));
+  return x;
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffU, x, d);
+  return x;
+}
+
 // Returns a lane's largest score of a row, over the first kUsed products; 0: over all.
 template <int kUsed = 0, int kProducts>
 __device__ __forceinline__ float lane_max(const float (&s)[kProducts][4], int slot) {

@@ -1,24 +1,19 @@
 #include "cuda/host/decode_params.hpp"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/attention/softcap.hpp"
 #include "cuda/host/cache_params.hpp"
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "problem/row_strides.hpp"
 
 namespace flashcore::cuda::host {
 namespace {
 
-using attention::decode::KeyScales, attention::decode::OutputType, attention::decode::Params;
+using attention::decode::KeyScales, attention::decode::Params;
 
 constexpr int64_t kChunkBytes = 16, kPairElements = 2;
-
-OutputType output_type(DType dtype) {
-  if (dtype == DType::f16) return OutputType::f16;
-  return dtype == DType::bf16 ? OutputType::bf16 : OutputType::f32;
-}
 
 KeyScales key_scales(const ScaleInput& scale) {
   return {nullptr, scale.batch, scale.head, scale.block};
@@ -64,7 +59,7 @@ void set_decode_params(Params& params, const ForwardProblem& p, bool batch_invar
   params.k_e5m2 = p.k_dtype == DType::f8e5m2;
   params.v_e5m2 = p.v_dtype == DType::f8e5m2;
   params.batch_invariant = batch_invariant;
-  params.o_type = output_type(p.o_dtype);
+  params.o_type = element_type(p.o_dtype);
   params.group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
   params.by_group = divisor_of(params.group);
 }

@@ -60,6 +60,10 @@ void set_forward_params(attention::ForwardParams& params, const ForwardProblem& 
   params.causal_offset = p.causal_offset;
 }
 
+attention::PairMatrix pair_matrix(const PairInput& input) {
+  return {nullptr, input.batch, input.head, input.query, input.key};
+}
+
 void bind_forward_params(attention::ForwardParams& params, const ForwardProblem& p,
                          const Arguments& args) {
   params.q.data = args.q;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/inputs.hpp"
 #include "cuda/attention/scheduler.hpp"
 #include "flashcore/flashcore.hpp"
 #include "problem/problem.hpp"
@@ -18,6 +19,13 @@ Status cuda_failure(std::string_view kernel, std::string_view what, cudaError_t 
 
 // Sets everything except the pointers.
 void set_forward_params(attention::ForwardParams& params, const ForwardProblem& p);
+
+constexpr attention::RowStride row_stride(const RowStrides& stride) {
+  return {stride.batch, stride.head, stride.row};
+}
+
+// Everything but the pointer.
+attention::PairMatrix pair_matrix(const PairInput& input);
 
 // Sets the pointers of a run; pointers of absent inputs are null.
 void bind_forward_params(attention::ForwardParams& params, const ForwardProblem& p,

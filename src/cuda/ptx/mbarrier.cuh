@@ -63,4 +63,23 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
   }
 }
 
+// With a visible loop (mbarrier_wait), the compiler assumes that the lanes of a warp leave it one by
+// one; then it keeps nothing after it in uniform registers. This loop is opaque to it.
+//
+// Waits until the phase of this parity has completed. All lanes of the warp call it.
+// PTX ISA: mbarrier.try_wait.parity.shared::cta.b64, sm_90.
+__device__ __forceinline__ void mbarrier_wait_together(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra again;\n"
+      "finished:\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 }  // namespace flashcore::cuda::ptx

@@ -58,4 +58,19 @@ __device__ __forceinline__ void mma_m16n8k32_e4m3(float (&d)[4], const uint32_t 
 #endif
 }
 
+// Lane l's register holds elements 2*(l%4) and +1 of row l/4, before and after.
+// PTX ISA: movmatrix.sync.aligned.m8n8.trans.b16, sm_75.
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
+  uint32_t y;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
+
+// On sm_90 the compiler unpacks both operands to halves and multiplies twice, which takes registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+inline constexpr bool kMultipliesE4m3 = false;
+#else
+inline constexpr bool kMultipliesE4m3 = true;
+#endif
+
 }  // namespace flashcore::cuda::ptx

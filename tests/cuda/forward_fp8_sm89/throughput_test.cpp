@@ -39,6 +39,8 @@ Params params_of(int seqlen_q, int seqlen_kv, int heads, int heads_kv) {
              .section_heads = 1,
              .longest_first = false};
   p.left = p.right = -1;
+  p.varies = true;  // lengths and diagonals come from the sequences
+  p.parts = 1;
   return p;
 }
 
@@ -74,11 +76,14 @@ TEST(ForwardFp8Sm89Task, PackedEntriesHaveTheirOwnTiles) {
   p.batch = 3;
   p.total_q = p.total_kv = 400;
   p.cu_seqlens_q = p.cu_seqlens_kv = {begins.data(), 1};
-  p.packed_slots = static_cast<int>(attention::packed_slots(400, 3, kBlockQ));
+  p.packed = true;
+  const auto slots = static_cast<int>(attention::packed_slots(400, 3, kBlockQ));
+  p.order.batch_heads = 2;
+  p.order.q_tiles = static_cast<uint32_t>(slots);
   for (const bool longest_first : {false, true}) {
     p.order.longest_first = longest_first;
     std::vector<std::array<int, 3>> found;
-    for (int i = 0; i < 2 * p.packed_slots; ++i) {
+    for (int i = 0; i < 2 * slots; ++i) {
       const Task task = find_task(p, static_cast<uint32_t>(i), 64);
       if (task.first_query >= task.rows_q) continue;
       found.push_back({task.batch, task.head, task.first_query / kBlockQ});

@@ -21,7 +21,6 @@
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/shared_access.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/sync.cuh"

@@ -3,38 +3,28 @@
 
 #include <cstdint>
 
-#include "cuda/ptx/convert.cuh"
-#include "cuda/ptx/math.cuh"
-#include "cuda/ptx/mma.cuh"
+#include "cuda/attention/element.cuh"
 
 namespace flashcore::cuda::attention::decode {
 
-struct Fp16 {
+struct Fp16 : attention::Fp16 {
   // Factor of a probability's first term, and the least magnitude of its second: see Terms.
   static constexpr float kBelow = 1 - 0x1p-11F, kLeast = 0x1p-24F;
-  static constexpr uint32_t kExponents = 0x7c007c00U;  // all ones: not finite
-  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    ptx::mma_m16n8k16_f16(d, a, b0, b1);
-  }
-  __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
-  __device__ static float to_float(uint16_t bits) { return ptx::f16_to_float(bits); }
   __device__ static uint32_t of_f16x2(uint32_t pair) { return pair; }
 };
 
-struct Bf16 {
+struct Bf16 : attention::Bf16 {
   static constexpr float kBelow = 1 - 0x1p-8F, kLeast = 0x1p-126F;
-  static constexpr uint32_t kExponents = 0x7f807f80U;
-  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    ptx::mma_m16n8k16_bf16(d, a, b0, b1);
-  }
-  __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
-  __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
   // Exact for all fp8 values.
   __device__ static uint32_t of_f16x2(uint32_t pair) {
     return ptx::pack_bf16x2(ptx::f16_to_float(static_cast<uint16_t>(pair)),
                             ptx::f16_to_float(static_cast<uint16_t>(pair >> 16)));
   }
 };
+
+// The exponents of both halves of a word: all ones in a half that is not finite.
+template <class Element>
+inline constexpr uint32_t kExponents = Element::kInfinity << 16 | Element::kInfinity;
 
 // Two probabilities, each as two 16-bit terms: one term is too coarse if few keys count, or if scales make
 // values large. Both terms have the probability's sign and the second is never 0, so that an infinite

@@ -76,8 +76,8 @@ __device__ __forceinline__ void store_row(const Params& p, const Row& row, const
   const Ending ending = ending_of(p, row.head, joined.largest, joined.sum);
   const int64_t output_row = int64_t{row.entry.q_row} + row.query;
   if (column < p.head_dim_v) {
-    store_output(p, output_at(p, row.batch, row.head, output_row) + column,
-                 ending.empty ? 0.0F : joined.o * ending.factor);
+    store_element(p.o_type, p.o, output_at(p, row.batch, row.head, output_row) + column,
+                  ending.empty ? 0.0F : joined.o * ending.factor);
   }
   if (p.lse != nullptr && column == 0) {
     p.lse[lse_at(p, row.batch, row.head, output_row)] = ending.lse;

@@ -7,10 +7,10 @@
 
 #include "cuda/attention/combine_math.hpp"
 #include "cuda/attention/decode/params.hpp"
+#include "cuda/attention/element.cuh"
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/units.hpp"
 #include "cuda/ptx/exp2.cuh"
-#include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::attention::decode {
 
@@ -42,15 +42,6 @@ __device__ inline Row find_row(const Params& p, int64_t index) {
 // Returns the weight of a part with largest score `largest`, relative to the largest of all.
 __device__ __forceinline__ float weight_of(float largest, float of_all) {
   return split_weight(largest, of_all, kLog2E, [](float x) { return ptx::exp2_approx(x); });
-}
-
-__device__ inline void store_output(const Params& p, int64_t at, float x) {
-  if (p.o_type == OutputType::f32) {
-    static_cast<float*>(p.o)[at] = x;
-  } else {
-    static_cast<uint16_t*>(p.o)[at] = static_cast<uint16_t>(
-        p.o_type == OutputType::f16 ? ptx::pack_f16x2(x, 0) : ptx::pack_bf16x2(x, 0));
-  }
 }
 
 __device__ inline float exp_of(float x) { return ptx::exp2_approx(x * kLog2E); }

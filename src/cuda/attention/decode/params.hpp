@@ -4,20 +4,14 @@
 #include <cstdint>
 
 #include "cuda/attention/divisor.hpp"
+#include "cuda/attention/element_type.hpp"
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/inputs.hpp"
 #include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "problem/visibility.hpp"
 
 namespace flashcore::cuda::attention::decode {
-
-enum class OutputType : int32_t { f32, f16, bf16 };
-
-// One fp32 number per sequence and head; absent if data is null.
-struct HeadNumbers {
-  const float* data;
-  int64_t batch, head;
-};
 
 // One fp32 scale per sequence or page, head, and block of keys; absent if data is null.
 struct KeyScales {
@@ -38,7 +32,7 @@ struct Params : ForwardParams {
   Band band;
   float softmax_scale;
   SoftcapParams softcap;  // in natural units here; cap_log2 0: off
-  HeadNumbers sinks, alibi_slopes;
+  HeadVector sinks, alibi_slopes;
   KeyScales k_scale, v_scale;
   Divisor by_scale_block;
   bool scaled;  // there are scales
@@ -47,7 +41,7 @@ struct Params : ForwardParams {
   bool pairs;   // rows of Q are aligned pairs
   bool batch_invariant;
   bool v_e5m2;  // type of fp8 values
-  OutputType o_type;
+  ElementType o_type;
   int group;  // heads_q / heads_kv
   Divisor by_group;
 };

@@ -11,18 +11,11 @@
 #include <cstdint>
 
 #include "cuda/attention/latency/task.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/attention/units.hpp"
 #include "cuda/ptx/exp2.cuh"
 
 namespace flashcore::cuda::attention::latency {
-
-__device__ inline float warp_max(float x) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, distance));
-  }
-  return x;
-}
 
 // Returns the raw score of one query and key.
 template <class Element>

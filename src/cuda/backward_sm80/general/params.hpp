@@ -5,14 +5,16 @@
 
 #include <cstdint>
 
+#include "cuda/attention/element_type.hpp"
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/inputs.hpp"
 #include "cuda/attention/scheduler.hpp"
 #include "problem/philox.hpp"
 #include "problem/visibility.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
 
-enum class ElementType : int32_t { f32, f16, bf16 };
+using attention::ElementType, attention::HeadVector;
 
 // A matrix that is read by tiles.
 struct Source {
@@ -37,12 +39,6 @@ struct PairMatrix {
   const void* data;
   int64_t batch, head, query, key;
   ElementType type;
-};
-
-// One element per sequence and head; absent if data is null.
-struct HeadVector {
-  const float* data;
-  int64_t batch, head;
 };
 
 // dBias; its extent is 1 in each dimension that is summed.

@@ -17,6 +17,7 @@
 #include "cuda/backward_sm80/general/joint_sums.hpp"
 #include "cuda/backward_sm80/general/params.hpp"
 #include "cuda/backward_sm80/general/supports.hpp"
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
@@ -52,11 +53,6 @@ struct Planned {
   bool ordered = true;    // its additions to dQ
 };
 
-ElementType element_type(DType dtype) {
-  if (dtype == DType::f16) return ElementType::f16;
-  return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
-}
-
 int64_t rows_of(const ForwardProblem& p, bool queries) {
   if (p.packed) return queries ? p.total_q : p.total_kv;
   return queries ? p.seqlen_q : p.seqlen_kv;
@@ -66,13 +62,13 @@ int64_t heads_of(const ForwardProblem& p, bool queries) { return queries ? p.hea
 // What is read, and whether its rows are aligned chunks, except for where it begins.
 Source source(const ForwardProblem& p, const RowStrides& stride, DType dtype, bool queries,
               int64_t columns, ElementType computed) {
-  const bool chunks = element_type(dtype) == computed &&
+  const bool chunks = host::element_type(dtype) == computed &&
                       columns * static_cast<int64_t>(size_of(dtype)) % kChunkBytes == 0 &&
                       misaligned_rows("", stride, dtype, p.packed ? 1 : p.batch,
                                       heads_of(p, queries), rows_of(p, queries))
                           .empty();
   return {.matrix = {nullptr, stride.batch, stride.head, stride.row},
-          .type = element_type(dtype),
+          .type = host::element_type(dtype),
           .columns = static_cast<int>(columns),
           .chunks = chunks};
 }
@@ -84,14 +80,15 @@ Target target(const RowStrides& stride, DType dtype, int64_t columns) {
           .batch = stride.batch,
           .head = stride.head,
           .row = stride.row,
-          .type = element_type(dtype),
+          .type = host::element_type(dtype),
           .columns = static_cast<int>(columns),
           .pairs = even,
           .chunks = stride.batch % 8 == 0 && stride.head % 8 == 0 && stride.row % 8 == 0};
 }
 
 PairMatrix pair_matrix(const PairInput& input) {
-  return {nullptr, input.batch, input.head, input.query, input.key, element_type(input.dtype)};
+  return {nullptr,     input.batch, input.head,
+          input.query, input.key,   host::element_type(input.dtype)};
 }
 
 // Tiles of block_x rows of one side in `order`, and how many blocks take them.
@@ -134,14 +131,15 @@ int64_t joint_section_heads(const ForwardProblem& p) {
 // Everything but the pointers.
 Params make_params(const BackwardProblem& problem) {
   const ForwardProblem& p = problem.forward;
-  const ElementType computed = computes_in_fp32(problem) ? ElementType::f32 : element_type(p.dtype);
+  const ElementType computed =
+      computes_in_fp32(problem) ? ElementType::f32 : host::element_type(p.dtype);
   Params params{};
   host::set_forward_params(params, p);
   params.q_tiles = source(p, p.q, p.dtype, true, p.head_dim_qk, computed);
   params.k_tiles = source(p, p.k, p.dtype, false, p.head_dim_qk, computed);
   params.v_tiles = source(p, p.v, p.dtype, false, p.head_dim_v, computed);
   params.d_o_tiles = source(p, problem.d_o, p.o_dtype, true, p.head_dim_v, computed);
-  params.o_type = element_type(p.o_dtype);
+  params.o_type = host::element_type(p.o_dtype);
   const Source o = source(p, p.o, p.o_dtype, true, p.head_dim_v, params.o_type);
   params.o_chunks = params.o_type != ElementType::f32 && o.chunks && p.head_dim_v <= 256 &&
                     params.d_o_tiles.type == params.o_type && params.d_o_tiles.chunks;
@@ -157,7 +155,7 @@ Params make_params(const BackwardProblem& problem) {
                    .head = d_bias.head,
                    .query = d_bias.query,
                    .key = d_bias.key,
-                   .type = element_type(d_bias.dtype),
+                   .type = host::element_type(d_bias.dtype),
                    .extents = {}};
   std::copy_n(problem.d_bias_extents, 4, params.d_bias.extents);
   params.d_sinks.head = problem.d_sinks.head;

@@ -3,17 +3,13 @@
 
 #include <cstdint>
 
+#include "cuda/attention/element.cuh"
 #include "cuda/backward_sm90/common/pairs.hpp"
-#include "cuda/ptx/convert.cuh"
 
 namespace flashcore::cuda::backward_sm90 {
 
 __device__ __forceinline__ float bias_element(const Pairs& pairs, int64_t at) {
-  if (pairs.bias_type == BiasType::f32) {
-    return __ldg(static_cast<const float*>(pairs.bias.data) + at);
-  }
-  const uint16_t bits = __ldg(static_cast<const uint16_t*>(pairs.bias.data) + at);
-  return pairs.bias_type == BiasType::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
+  return attention::load_element(pairs.bias_type, pairs.bias.data, at);
 }
 
 // The key that a run's dropout draws with.

@@ -9,8 +9,9 @@
 
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/sides.hpp"
+#include "cuda/attention/softmax.cuh"
+#include "cuda/attention/warpgroup_element.cuh"
 #include "cuda/backward_sm90/common/capped.cuh"
-#include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/common/exact_pairs.cuh"
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
@@ -18,11 +19,7 @@
 
 namespace flashcore::cuda::backward_sm90 {
 
-__device__ __forceinline__ float warp_sum(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
-  return x;
-}
+using attention::warpgroup::Bf16, attention::warpgroup::Fp16;
 
 // The rows of one sequence, and the size of query blocks, in which row statistics are stored.
 template <class P>
@@ -51,7 +48,7 @@ struct ExactRow {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) sum = fmaf(x[i], other.x[i], sum);
-    return warp_sum(sum);
+    return attention::warp_sum(sum);
   }
   __device__ __forceinline__ void add(float weight, const ExactRow& other) {
 #pragma unroll

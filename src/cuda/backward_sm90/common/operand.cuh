@@ -4,11 +4,15 @@
 
 #include <cstdint>
 
+#include "cuda/attention/warpgroup_element.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/tile/descriptor.hpp"
 
 namespace flashcore::cuda::backward_sm90 {
+
+using attention::warpgroup::Bf16, attention::warpgroup::Fp16;
+using ptx::Accumulate, ptx::Major;
 
 struct Operand {
   uint32_t low;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "problem/philox.hpp"
@@ -11,15 +12,6 @@ namespace {
 
 constexpr int64_t kPanelBytes = 128;  // of keys, the widest swizzle
 constexpr int64_t kMapStep = 16;      // bytes, of a map's strides
-
-PairMatrix matrix(const PairInput& input) {
-  return {nullptr, input.batch, input.head, input.query, input.key};
-}
-
-BiasType bias_type(DType dtype) {
-  if (dtype == DType::f32) return BiasType::f32;
-  return dtype == DType::f16 ? BiasType::f16 : BiasType::bf16;
-}
 
 int64_t element_bytes(const PairInput& bias) { return static_cast<int64_t>(size_of(bias.dtype)); }
 
@@ -35,9 +27,9 @@ bool has_map(const PairInput& bias) {
 }  // namespace
 
 void set_pairs(Pairs& pairs, const ForwardProblem& p) {
-  pairs.bias = matrix(p.bias);
-  pairs.mask = matrix(p.mask);
-  pairs.bias_type = bias_type(p.bias.dtype);
+  pairs.bias = host::pair_matrix(p.bias);
+  pairs.mask = host::pair_matrix(p.mask);
+  pairs.bias_type = host::element_type(p.bias.dtype);
   pairs.bias_tiles = p.bias.present && has_map(p.bias);
   pairs.inverse_scale = 1 / p.softmax_scale;
   pairs.slopes_batch = p.alibi_slopes.batch;

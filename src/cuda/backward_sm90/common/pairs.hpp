@@ -5,23 +5,19 @@
 
 #include <cstdint>
 
+#include "cuda/attention/element_type.hpp"
+#include "cuda/attention/inputs.hpp"
 #include "cuda/attention/mask_bits.hpp"
 #include "cuda/backward_sm90/common/options.hpp"
 #include "problem/philox.hpp"
 
 namespace flashcore::cuda::backward_sm90 {
 
-enum class BiasType : int32_t { f32, f16, bf16 };
-
-// [batch, head, query, key], broadcast where a stride is 0; absent if data is null.
-struct PairMatrix {
-  const void* data;
-  int64_t batch, head, query, key;
-};
+using attention::ElementType, attention::PairMatrix;
 
 struct Pairs {
   PairMatrix bias, mask;
-  BiasType bias_type;
+  ElementType bias_type;
   bool bias_tiles;           // tiles of the bias are copied to shared memory, by `bias_map`
   attention::MaskBits bits;  // of the mask, along queries
   float inverse_scale;       // of scores
@@ -38,7 +34,7 @@ struct Pairs {
 
   CUtensorMap bias_map;
 
-  constexpr int bias_element_bytes() const { return bias_type == BiasType::f32 ? 4 : 2; }
+  constexpr int bias_element_bytes() const { return bias_type == ElementType::f32 ? 4 : 2; }
   // Returns whether steps have something in shared memory besides Q and dO.
   constexpr bool has_slot() const { return bias_tiles || mask.data != nullptr; }
 };

@@ -10,9 +10,11 @@
 // array of half its size P^T, then dS^T: this leaves registers for 96 queries at head dimension 128.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
+
+#include "cuda/attention/first_config.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
@@ -89,12 +91,8 @@ inline constexpr int kPlainConfigs = 2;
 // Returns the first config that holds the larger head dimension of Q and V, as an index into kConfigs, or -1.
 // `slopes`: it has registers for them; a softcap needs these, and so do pairs.
 constexpr int config_index(int64_t head_dim, bool slopes) {
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim <= kConfigs[i].head_dim && (kConfigs[i].caps || !slopes)) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  return attention::first_config(
+      kConfigs, [&](const Config& c) { return head_dim <= c.head_dim && (c.caps || !slopes); });
 }
 
 // Returns the query and dim, in a block of dQ, of element e of product n in lane `lane`
@@ -120,11 +118,6 @@ constexpr bool is_sound(const Config& c) {
          (!c.caps || (c.pair_shared_bytes() <= kSharedMemory && c.block_q % 32 == 0)) &&
          wanted <= allocated && c.held_registers() + 32 <= kConsumerRegisters;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

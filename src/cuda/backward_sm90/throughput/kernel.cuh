@@ -8,7 +8,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/throughput/adder.cuh"
 #include "cuda/backward_sm90/throughput/consumer.cuh"
 #include "cuda/backward_sm90/throughput/pair_loader.cuh"

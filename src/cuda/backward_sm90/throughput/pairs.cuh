@@ -13,7 +13,7 @@
 #include "cuda/backward_sm90/throughput/consumer.cuh"
 #include "cuda/ptx/byte_signs.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/load_shared_word.cuh"
+#include "cuda/ptx/shared_access.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
@@ -158,9 +158,9 @@ __device__ __forceinline__ void add_pair_terms(Consumer<S>& c, int number) {
   if (pairs.bias.data != nullptr) {
     if (!pairs.bias_tiles) {
       add_bias(c, step);
-    } else if (S::kConfig.has_wide_bias() && pairs.bias_type == BiasType::f32) {
+    } else if (S::kConfig.has_wide_bias() && pairs.bias_type == ElementType::f32) {
       add_wide_bias_tile(c);
-    } else if (pairs.bias_type == BiasType::f16) {
+    } else if (pairs.bias_type == ElementType::f16) {
       add_bias_tile<Fp16>(c);
     } else {
       add_bias_tile<Bf16>(c);

@@ -14,10 +14,8 @@
 #include "cuda/backward_sm90/wide/products.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/exp2.cuh"
-#include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/shared_access.cuh"
 #include "cuda/ptx/shared_memory.cuh"
-#include "cuda/ptx/store_shared.cuh"
 
 namespace flashcore::cuda::backward_sm90::wide {
 

@@ -5,14 +5,12 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/capped.cuh"
-#include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/common/operand.cuh"
 #include "cuda/backward_sm90/wide/config.hpp"
 #include "cuda/backward_sm90/wide/params.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/shared_access.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"

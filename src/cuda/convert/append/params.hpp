@@ -4,9 +4,11 @@
 #include <cstdint>
 
 #include "cuda/attention/decode/params.hpp"
-#include "cuda/convert/common/element_type.hpp"
+#include "cuda/attention/element_type.hpp"
 
 namespace flashcore::cuda::convert::append {
+
+using attention::ElementType;
 
 struct Rotation {
   const float *cos, *sin;  // of tables; null: there are none

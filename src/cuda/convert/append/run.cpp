@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "cuda/convert/append/params.hpp"
-#include "cuda/convert/common/element_type_of.hpp"
 #include "cuda/host/decode_params.hpp"
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
@@ -125,9 +125,9 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   params.v_cache = args.v;
   params.q_out = problem.has_q ? args.q_out : nullptr;
   params.query_heads = problem.has_q ? static_cast<int>(problem.heads_q) : 0;
-  params.type = element_type_of(p.dtype);
-  params.k_type = element_type_of(p.k_dtype);
-  params.v_type = element_type_of(p.v_dtype);
+  params.type = host::element_type(p.dtype);
+  params.k_type = host::element_type(p.k_dtype);
+  params.v_type = host::element_type(p.v_dtype);
   params.rotation = rotation_of(problem, args);
   params.rows = new_row_count(p);
   const bool fills_with_warps = params.rows >= int64_t{32} * device.multiprocessors &&

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/convert/common/element_type.hpp"
-#include "cuda/ptx/convert.cuh"
+#include "cuda/attention/element_type.hpp"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace flashcore::cuda::convert {
+
+using attention::ElementType;
 
 __device__ __forceinline__ float fp8_to_float(ElementType type, uint8_t bits) {
   return ptx::f16_to_float(type == ElementType::e4m3

@@ -13,7 +13,6 @@
 #include "cuda/attention/entry.hpp"
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/convert/fp8/params.hpp"
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/math.cuh"
 
@@ -25,6 +24,8 @@ constexpr bool kHasDependentLaunch = true;
 #else
 constexpr bool kHasDependentLaunch = false;
 #endif
+
+using attention::ElementType;
 
 constexpr uint32_t kMagnitude = 0x7FFFFFFFU, kAllLanes = 0xFFFFFFFFU;
 
@@ -196,8 +197,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-__device__ __forceinline__ uint32_t pack_fp8x4(const float* x, OutputType type) {
-  const __nv_fp8_interpretation_t as = type == OutputType::e4m3 ? __NV_E4M3 : __NV_E5M2;
+__device__ __forceinline__ uint32_t pack_fp8x4(const float* x, ElementType type) {
+  const __nv_fp8_interpretation_t as = type == ElementType::e4m3 ? __NV_E4M3 : __NV_E5M2;
   uint32_t word = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -207,37 +208,37 @@ __device__ __forceinline__ uint32_t pack_fp8x4(const float* x, OutputType type) 
 }
 
 // Eight numbers to element `at` of O, a multiple of 8 there.
-__device__ __forceinline__ void store_chunk(void* o, OutputType type, int64_t at,
+__device__ __forceinline__ void store_chunk(void* o, ElementType type, int64_t at,
                                             const float (&x)[kChunk]) {
-  if (type == OutputType::f32) {
+  if (type == ElementType::f32) {
     auto* const to = reinterpret_cast<float4*>(static_cast<float*>(o) + at);
     to[0] = make_float4(x[0], x[1], x[2], x[3]);
     to[1] = make_float4(x[4], x[5], x[6], x[7]);
-  } else if (type == OutputType::e4m3 || type == OutputType::e5m2) {
+  } else if (type == ElementType::e4m3 || type == ElementType::e5m2) {
     *reinterpret_cast<uint2*>(static_cast<uint8_t*>(o) + at) =
         make_uint2(pack_fp8x4(x, type), pack_fp8x4(x + 4, type));
   } else {
     uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      words[i] = type == OutputType::f16 ? ptx::pack_f16x2(x[2 * i], x[2 * i + 1])
-                                         : ptx::pack_bf16x2(x[2 * i], x[2 * i + 1]);
+      words[i] = type == ElementType::f16 ? ptx::pack_f16x2(x[2 * i], x[2 * i + 1])
+                                          : ptx::pack_bf16x2(x[2 * i], x[2 * i + 1]);
     }
     *reinterpret_cast<uint4*>(static_cast<uint16_t*>(o) + at) =
         make_uint4(words[0], words[1], words[2], words[3]);
   }
 }
 
-__device__ __forceinline__ void store_element(void* o, OutputType type, int64_t at, float x) {
-  if (type == OutputType::f32) {
+__device__ __forceinline__ void store_element(void* o, ElementType type, int64_t at, float x) {
+  if (type == ElementType::f32) {
     static_cast<float*>(o)[at] = x;
-  } else if (type == OutputType::f16) {
+  } else if (type == ElementType::f16) {
     static_cast<uint16_t*>(o)[at] = static_cast<uint16_t>(ptx::pack_f16x2(x, 0));
-  } else if (type == OutputType::bf16) {
+  } else if (type == ElementType::bf16) {
     static_cast<uint16_t*>(o)[at] = static_cast<uint16_t>(ptx::pack_bf16x2(x, 0));
   } else {
     static_cast<uint8_t*>(o)[at] =
-        __nv_cvt_float_to_fp8(x, __NV_SATFINITE, type == OutputType::e4m3 ? __NV_E4M3 : __NV_E5M2);
+        __nv_cvt_float_to_fp8(x, __NV_SATFINITE, type == ElementType::e4m3 ? __NV_E4M3 : __NV_E5M2);
   }
 }
 

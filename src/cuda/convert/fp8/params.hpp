@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "cuda/attention/divisor.hpp"
+#include "cuda/attention/element_type.hpp"
 #include "cuda/attention/forward_params.hpp"
 
 namespace flashcore::cuda::convert::fp8 {
@@ -77,8 +78,6 @@ struct InputParams : attention::ForwardParams {
   Largest largest;
 };
 
-enum class OutputType { f32, f16, bf16, e4m3, e5m2 };
-
 struct OutputParams : attention::ForwardParams {
   const uint16_t* from;  // f16 or bf16
   Rows rows;
@@ -88,7 +87,7 @@ struct OutputParams : attention::ForwardParams {
   float lift;
   Scales v_scales;  // their powers are applied here
   attention::Divisor by_group;
-  OutputType type;
+  attention::ElementType type;
   bool whole_chunks;
   Scales scales;
   Largest largest;

@@ -10,6 +10,7 @@
 #include "cuda/convert/fp8/layout.hpp"
 #include "cuda/convert/fp8/params.hpp"
 #include "cuda/convert/fp8/supports.hpp"
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
@@ -129,28 +130,13 @@ void set_inputs(Planned& planned, const ForwardProblem& p) {
                     static_cast<int>(p.amax_o.heads)};
 }
 
-OutputType output_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return OutputType::f32;
-    case DType::f16:
-      return OutputType::f16;
-    case DType::f8e4m3:
-      return OutputType::e4m3;
-    case DType::f8e5m2:
-      return OutputType::e5m2;
-    default:
-      return OutputType::bf16;
-  }
-}
-
 void set_outputs(Planned& planned, const ForwardProblem& p) {
   const Placed& o = planned.layout.o;
   OutputParams& params = planned.outputs;
   host::set_forward_params(params, p);
   params.rows = rows_of(o);
   params.pitch = static_cast<int>(o.pitch);
-  params.type = output_type(p.o_dtype);
+  params.type = host::element_type(p.o_dtype);
   params.scales = scales_of(as_scale(p.o_scale), p.seqlen_q, p.seqlen_q, p.packed);
   params.largest = planned.inputs.largest;
   params.v_scales = planned.inputs.inputs[2].scales;

@@ -43,7 +43,7 @@ __device__ inline Place place_of(const Params& p, int64_t number) {
   const int64_t batch_head = number / p.rows;
   return {batch_head / p.heads, batch_head % p.heads, number % p.rows};
 }
-__device__ inline int64_t at(const Stride& stride, const Place& place) {
+__device__ inline int64_t at(const attention::RowStride& stride, const Place& place) {
   return place.batch * stride.batch + place.head * stride.head + place.row * stride.row;
 }
 

@@ -4,23 +4,21 @@
 #include <cstdint>
 
 #include "cuda/attention/divisor.hpp"
-#include "cuda/convert/common/element_type.hpp"
+#include "cuda/attention/element_type.hpp"
+#include "cuda/attention/inputs.hpp"
 
 namespace flashcore::cuda::convert::merge {
 
-inline constexpr int kThreads = 256, kWarpRows = 32;
+using attention::ElementType;
 
-// A row: a query of a head of a sequence.
-struct Stride {
-  int64_t batch, head, row;
-};
+inline constexpr int kThreads = 256, kWarpRows = 32;
 
 struct Params {
   const void *o_a, *o_b;
   const float *lse_a, *lse_b;
   void* o;
   float* lse;  // null when not wanted
-  Stride o_a_at, o_b_at, lse_a_at, lse_b_at, o_at, lse_at;
+  attention::RowStride o_a_at, o_b_at, lse_a_at, lse_b_at, o_at, lse_at;
   ElementType type, o_type;  // o_type: `type`, or f32
   int64_t all_rows;          // batch * heads * rows
   int heads, rows;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/convert/common/element_type_of.hpp"
 #include "cuda/convert/merge/params.hpp"
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
@@ -20,8 +20,6 @@ constexpr const char *kName = "merge", *kFamily = "convert";
 constexpr int64_t kChunkBytes = 16;
 constexpr int64_t kMostColumns = 1 << 24, kMostRows = INT32_MAX;  // numbers of 32 bits
 constexpr int64_t kBlockRows = kThreads / 32 * kWarpRows, kMostBlocks = 1 << 30;
-
-Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
 
 // Elements that a thread takes at once: 16 bytes, where rows are whole aligned chunks of so many.
 int chunk_of(const MergeProblem& p, const MergeArguments& args) {
@@ -58,14 +56,14 @@ Status run(const MergeProblem& p, const MergeArguments& args, const DeviceInfo& 
                       .lse_b = args.lse_b,
                       .o = args.o,
                       .lse = p.has_lse ? args.lse : nullptr,
-                      .o_a_at = stride_of(p.o_a),
-                      .o_b_at = stride_of(p.o_b),
-                      .lse_a_at = stride_of(p.lse_a),
-                      .lse_b_at = stride_of(p.lse_b),
-                      .o_at = stride_of(p.o),
-                      .lse_at = stride_of(p.lse),
-                      .type = element_type_of(p.dtype),
-                      .o_type = element_type_of(p.o_dtype),
+                      .o_a_at = host::row_stride(p.o_a),
+                      .o_b_at = host::row_stride(p.o_b),
+                      .lse_a_at = host::row_stride(p.lse_a),
+                      .lse_b_at = host::row_stride(p.lse_b),
+                      .o_at = host::row_stride(p.o),
+                      .lse_at = host::row_stride(p.lse),
+                      .type = host::element_type(p.dtype),
+                      .o_type = host::element_type(p.o_dtype),
                       .all_rows = p.batch * p.heads * p.rows,
                       .heads = static_cast<int>(p.heads),
                       .rows = static_cast<int>(p.rows),

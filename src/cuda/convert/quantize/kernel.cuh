@@ -16,7 +16,6 @@
 #include "cuda/attention/encode_fp8.hpp"
 #include "cuda/attention/quotient.cuh"
 #include "cuda/convert/quantize/params.hpp"
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared_memory.cuh"
@@ -131,7 +130,8 @@ __device__ __forceinline__ void load_mean(const Params& p, const Tile& tile, int
   }
 }
 
-__device__ __forceinline__ int64_t row_place(const Strides& stride, const Tile& tile, int32_t row) {
+__device__ __forceinline__ int64_t row_place(const attention::RowStride& stride, const Tile& tile,
+                                             int32_t row) {
   return tile.batch * stride.batch + tile.head * stride.head +
          (tile.entry.begin + row) * stride.row;
 }

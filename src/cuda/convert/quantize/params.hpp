@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/attention/divisor.hpp"
+#include "cuda/attention/inputs.hpp"
 
 namespace flashcore::cuda::convert::quantize {
 
@@ -15,10 +16,6 @@ inline constexpr int kMeanThreads = 512, kMeanColumns = 2 * kChunk;
 
 enum class Input { f32, f16, bf16 };
 
-struct Strides {
-  int64_t batch = 0, head = 0, row = 0;
-};
-
 // Rows of a sequence are divided into spans, and spans into tiles of tile_rows rows: a block takes a
 // tile of one head. A span is a group of scales or, if a block finds the scales of its own rows, a tile.
 struct Params {
@@ -29,8 +26,8 @@ struct Params {
   const int32_t* cu_seqlens = nullptr;
   const int32_t* seqlens = nullptr;
   int64_t cu_seqlens_stride = 0, seqlens_stride = 0;
-  Strides x_stride, out_stride;
-  Strides scale_stride;  // row: between blocks; 0 if one scale serves all
+  attention::RowStride x_stride, out_stride;
+  attention::RowStride scale_stride;  // row: between blocks; 0 if one scale serves all
   int64_t mean_batch = 0, mean_head = 0;
   int64_t total = 0;  // packed: rows of all sequences
   int32_t batch = 0, heads = 0, rows = 0, head_dim = 0;

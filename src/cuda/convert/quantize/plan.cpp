@@ -8,6 +8,7 @@
 
 #include "cuda/convert/quantize/params.hpp"
 #include "cuda/convert/quantize/supports.hpp"
+#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
 #include "problem/status.hpp"
@@ -16,8 +17,6 @@ namespace flashcore::cuda::convert::quantize {
 namespace {
 
 constexpr const char* kFamily = "convert";
-
-Strides strides_of(const RowStrides& strides) { return {strides.batch, strides.head, strides.row}; }
 
 // Returns whether every chunk of eight elements begins at a multiple of `bytes`.
 bool are_aligned(const void* data, const RowStrides& strides, size_t element_size, size_t bytes) {
@@ -38,8 +37,8 @@ Params params_of(const QuantizeProblem& p, const QuantizeArguments& args, const 
   out.seqlens = p.seqlens.present ? args.seqlens : nullptr;
   out.cu_seqlens_stride = p.cu_seqlens.batch;
   out.seqlens_stride = p.seqlens.batch;
-  out.x_stride = strides_of(p.x);
-  out.out_stride = strides_of(p.x_out);
+  out.x_stride = host::row_stride(p.x);
+  out.out_stride = host::row_stride(p.x_out);
   out.scale_stride = {p.scale.batch, p.scale.head, p.scale.block};
   out.mean_batch = p.mean.batch;
   out.mean_head = p.mean.head;

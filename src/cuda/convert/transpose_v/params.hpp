@@ -3,18 +3,16 @@
 
 #include <cstdint>
 
+#include "cuda/attention/inputs.hpp"
+
 namespace flashcore::cuda::convert::transpose_v {
 
 inline constexpr int kThreads = 256;
 
-struct Stride {
-  int64_t batch, head, row;
-};
-
 struct Params {
   const uint8_t* v;
   uint8_t* out;
-  Stride v_at, out_at;  // out_at.row is between dimensions
+  attention::RowStride v_at, out_at;  // out_at.row is between dimensions
   int heads, rows, head_dim;
   uint32_t column_blocks, dim_blocks;  // of a head
   uint32_t blocks;                     // of all heads

@@ -21,8 +21,6 @@ constexpr int kColumns = tile::VTile::kColumns, kDims = tile::VTile::kDims;
 static_assert(kColumns == kColumnBlock);
 constexpr int64_t kMostBlocks = INT32_MAX;  // of a launch
 
-Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
-
 bool in_chunks(const TransposeProblem& p, const RowStrides& stride, const void* data, int64_t rows,
                int64_t width) {
   return width % tile::VTile::kChunk == 0 && host::is_aligned(data) &&
@@ -44,8 +42,8 @@ Status run(const TransposeProblem& p, const void* v, void* v_out, const DeviceIn
   }
   const Params params{.v = static_cast<const uint8_t*>(v),
                       .out = static_cast<uint8_t*>(v_out),
-                      .v_at = stride_of(p.v),
-                      .out_at = stride_of(p.v_out),
+                      .v_at = host::row_stride(p.v),
+                      .out_at = host::row_stride(p.v_out),
                       .heads = static_cast<int>(p.heads),
                       .rows = static_cast<int>(p.rows),
                       .head_dim = static_cast<int>(p.head_dim),

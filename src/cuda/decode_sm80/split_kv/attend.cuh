@@ -35,7 +35,8 @@
 namespace flashcore::cuda::decode_sm80::split_kv {
 
 using attention::kLog2E, attention::kNoKey;
-using attention::decode::even_bytes, attention::decode::odd_bytes, attention::decode::of_fp8x2;
+using attention::decode::kExponents, attention::decode::even_bytes, attention::decode::odd_bytes,
+    attention::decode::of_fp8x2;
 
 // Returns the column of O of element e (0 or 1) of a row of a warp's product n.
 template <Config kConfig>
@@ -118,7 +119,7 @@ struct Warp {
       for (int slot = 0; slot < 2; ++slot) {
         const int query = query_of(slot);
         const int head = unit.kv_head * p.group + row_of(slot) - query * p.group;
-        const auto row = [&](const PairElements& m) {
+        const auto row = [&](const attention::PairMatrix& m) {
           return unit.batch * m.batch + head * m.head + query * m.query;
         };
         pairs.read(p, slot, row(p.bias), row(p.mask), key + 2 * (lane % 4), unit.end - 1);
@@ -188,7 +189,7 @@ struct Warp {
   // Returns the ALiBi slope of a row's head.
   __device__ float slope_of(int slot) const {
     const int head = unit.kv_head * p.group + row_of(slot) - query_of(slot) * p.group;
-    const HeadNumbers& slopes = p.alibi_slopes;
+    const attention::HeadVector& slopes = p.alibi_slopes;
     return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
   }
 
@@ -376,8 +377,8 @@ struct Warp {
             b1 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b1) : odd_bytes(b1), v_is_e5m2());
           }
           if constexpr (kGuarded) {
-            const uint32_t wrong0 = __vcmpeq2(b0 & Element::kExponents, Element::kExponents);
-            const uint32_t wrong1 = __vcmpeq2(b1 & Element::kExponents, Element::kExponents);
+            const uint32_t wrong0 = __vcmpeq2(b0 & kExponents<Element>, kExponents<Element>);
+            const uint32_t wrong1 = __vcmpeq2(b1 & kExponents<Element>, kExponents<Element>);
             finite = finite && (wrong0 | wrong1) == 0;
             b0 &= ~wrong0;
             b1 &= ~wrong1;

@@ -14,8 +14,11 @@
 // needs to read at full speed (docs/decode.md).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+
+#include "cuda/attention/first_config.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
@@ -32,14 +35,14 @@ struct Config {
   // The largest supported; smaller ones are padded with zeros.
   int head_dim_qk, head_dim_v;
   int kv_bytes;  // per element of K and V: 2, or 1 for fp8
-  int warps;
+  int warps = 4;
   int tile_keys;
-  int stages;
-  bool q_in_registers;       // otherwise read from shared memory for every tile
-  int blocks_per_sm;         // sets the register limit
-  int column_warps = 1;      // warps that share a ring
-  bool reads_trees = false;  // tree masks
-  bool reads_pairs = false;  // bias and masks of pairs
+  int stages = 2;
+  bool q_in_registers = false;  // otherwise read from shared memory for every tile
+  int blocks_per_sm = 2;        // sets the register limit
+  int column_warps = 1;         // warps that share a ring
+  bool reads_trees = false;     // tree masks
+  bool reads_pairs = false;     // bias and masks of pairs
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int rings() const { return warps / column_warps; }
@@ -62,75 +65,32 @@ inline constexpr std::array kPlainConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
            .kv_bytes = 2,
-           .warps = 4,
            .tile_keys = 32,
-           .stages = 2,
-           .q_in_registers = true,
-           .blocks_per_sm = 2},
+           .q_in_registers = true},
     Config{.head_dim_qk = 128,
            .head_dim_v = 128,
            .kv_bytes = 2,
-           .warps = 4,
            .tile_keys = 16,
-           .stages = 2,
-           .q_in_registers = true,
-           .blocks_per_sm = 2},
+           .q_in_registers = true},
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
            .kv_bytes = 1,
-           .warps = 4,
            .tile_keys = 32,
            .stages = 4,
-           .q_in_registers = true,
-           .blocks_per_sm = 2},
-    Config{.head_dim_qk = 128,
-           .head_dim_v = 128,
-           .kv_bytes = 1,
-           .warps = 4,
-           .tile_keys = 32,
-           .stages = 2,
-           .q_in_registers = false,
-           .blocks_per_sm = 2},
+           .q_in_registers = true},
+    Config{.head_dim_qk = 128, .head_dim_v = 128, .kv_bytes = 1, .tile_keys = 32},
 };
 // ... and longer rows, with tree masks and without.
 inline constexpr std::array kWideConfigs = {
-    Config{.head_dim_qk = 256,
-           .head_dim_v = 256,
-           .kv_bytes = 2,
-           .warps = 4,
-           .tile_keys = 16,
-           .stages = 2,
-           .q_in_registers = false,
-           .blocks_per_sm = 2,
-           .column_warps = 2},
-    Config{.head_dim_qk = 256,
-           .head_dim_v = 256,
-           .kv_bytes = 1,
-           .warps = 4,
-           .tile_keys = 32,
-           .stages = 2,
-           .q_in_registers = false,
-           .blocks_per_sm = 2,
-           .column_warps = 2},
+    Config{
+        .head_dim_qk = 256, .head_dim_v = 256, .kv_bytes = 2, .tile_keys = 16, .column_warps = 2},
+    Config{
+        .head_dim_qk = 256, .head_dim_v = 256, .kv_bytes = 1, .tile_keys = 32, .column_warps = 2},
     // MLA's latent rows. fp8 rows are padded to whole panels of 128 bytes.
-    Config{.head_dim_qk = 576,
-           .head_dim_v = 512,
-           .kv_bytes = 2,
-           .warps = 4,
-           .tile_keys = 16,
-           .stages = 2,
-           .q_in_registers = false,
-           .blocks_per_sm = 2,
-           .column_warps = 4},
-    Config{.head_dim_qk = 640,
-           .head_dim_v = 512,
-           .kv_bytes = 1,
-           .warps = 4,
-           .tile_keys = 32,
-           .stages = 2,
-           .q_in_registers = false,
-           .blocks_per_sm = 2,
-           .column_warps = 4},
+    Config{
+        .head_dim_qk = 576, .head_dim_v = 512, .kv_bytes = 2, .tile_keys = 16, .column_warps = 4},
+    Config{
+        .head_dim_qk = 640, .head_dim_v = 512, .kv_bytes = 1, .tile_keys = 32, .column_warps = 4},
 };
 
 constexpr Config with_trees(Config config) {
@@ -171,14 +131,10 @@ inline constexpr std::array kConfigs = {kPlainConfigs[0],
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes,
                             bool tree = false, bool pairs = false) {
   if (head_dim_qk > kLargestHeadDimQk) return -1;
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (kv_bytes == kConfigs[i].kv_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
-        head_dim_v <= kConfigs[i].head_dim_v && (!tree || kConfigs[i].reads_trees) &&
-        (!pairs || kConfigs[i].reads_pairs)) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  return attention::first_config(kConfigs, [&](const Config& c) {
+    return kv_bytes == c.kv_bytes && head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v &&
+           (!tree || c.reads_trees) && (!pairs || c.reads_pairs);
+  });
 }
 
 // Returns the blocks per SM: one SM has hardly more shared memory than a block may have.
@@ -204,11 +160,6 @@ constexpr bool is_sound(const Config& c) {
          c.merge_bytes() <= c.all_ring_bytes() &&
          c.smem_bytes() + kReservedSharedMemory <= kSmallSharedMemory;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

@@ -6,7 +6,7 @@
 
 #include "cuda/attention/units.hpp"
 #include "cuda/decode_sm80/split_kv/params.hpp"
-#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
@@ -66,12 +66,12 @@ struct LanePairs {
     const auto offset = [&](int n, int e) {
       return at + min(first + 8 * n + e, last) * p.bias.key;
     };
-    if (p.bias_type == BiasType::f32) {
+    if (p.bias_type == attention::ElementType::f32) {
       const auto* const data = static_cast<const float*>(p.bias.data);
       visit([&](int n, int e) { bias[slot][n][e] = __ldg(data + offset(n, e)); });
     } else {
       const auto* const data = static_cast<const uint16_t*>(p.bias.data);
-      const bool f16 = p.bias_type == BiasType::f16;
+      const bool f16 = p.bias_type == attention::ElementType::f16;
       visit([&](int n, int e) {
         const uint16_t bits = __ldg(data + offset(n, e));
         bias[slot][n][e] = f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);

@@ -3,7 +3,6 @@
 
 #include <vector_types.h>
 
-#include <cstdint>
 #include <type_traits>
 
 #include "cuda/attention/decode/params.hpp"
@@ -11,7 +10,7 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-using attention::decode::HeadNumbers, attention::decode::KeyScales, attention::decode::TreeBits;
+using attention::decode::KeyScales, attention::decode::TreeBits;
 
 // A sequence's first partial result, in units, and the number of parts of its keys.
 struct EntryUnits {
@@ -31,18 +30,10 @@ struct TreeParams : Params {
   TreeBits tree;
 };
 
-enum class BiasType : int32_t { f32, f16, bf16 };
-
-// [batch, head, query, key], broadcast if a stride is 0; absent if data is null.
-struct PairElements {
-  const void* data;
-  int64_t batch, head, query, key;
-};
-
 // The parameters of kernels that read bias and masks.
 struct PairParams : TreeParams {
-  PairElements bias, mask;
-  BiasType bias_type;
+  attention::PairMatrix bias, mask;
+  attention::ElementType bias_type;
 };
 
 template <Config kConfig>

@@ -13,6 +13,8 @@
 #include "cuda/decode_sm80/split_kv/params.hpp"
 #include "cuda/decode_sm80/split_kv/supports.hpp"
 #include "cuda/host/decode_params.hpp"
+#include "cuda/host/element_type.hpp"
+#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
@@ -33,23 +35,14 @@ struct Planned {
   int64_t rows_at, o_at, bytes;
 };
 
-PairElements pair_elements(const PairInput& input) {
-  return {nullptr, input.batch, input.head, input.query, input.key};
-}
-
-BiasType bias_type(DType dtype) {
-  if (dtype == DType::f16) return BiasType::f16;
-  return dtype == DType::bf16 ? BiasType::bf16 : BiasType::f32;
-}
-
 PairParams make_params(const ForwardProblem& p, bool batch_invariant) {
   PairParams params{};
   host::set_decode_params(params, p, batch_invariant);
   params.unit_rows = static_cast<int>(std::min<int64_t>(kTileRows, p.seqlen_q * params.group));
   params.tree = host::tree_bits_of(p);
-  params.bias = pair_elements(p.bias);
-  params.mask = pair_elements(p.mask);
-  params.bias_type = bias_type(p.bias.dtype);
+  params.bias = host::pair_matrix(p.bias);
+  params.mask = host::pair_matrix(p.mask);
+  params.bias_type = host::element_type(p.bias.dtype);
   return params;
 }
 

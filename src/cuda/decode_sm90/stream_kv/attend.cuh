@@ -31,13 +31,12 @@
 #include "cuda/decode_sm90/stream_kv/ring.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/movmatrix.cuh"
-#include "cuda/ptx/pin.cuh"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
 using attention::kLog2E, attention::kNoKey;
-using attention::decode::even_bytes, attention::decode::odd_bytes, attention::decode::of_fp8x2;
+using attention::decode::kExponents, attention::decode::even_bytes, attention::decode::odd_bytes,
+    attention::decode::of_fp8x2;
 
 inline constexpr float kHeadroom = 5.5F;  // e^5.5 = 245: 16 bits of a probability hold it
 
@@ -182,7 +181,7 @@ struct Warp {
 #pragma unroll
     for (int i = 0; i < 2 * kProducts; ++i) {
       const uint32_t pair = q.pairs[i / 2][tile][i % 2];
-      const uint32_t wrong = __vcmpeq2(pair & Element::kExponents, Element::kExponents);
+      const uint32_t wrong = __vcmpeq2(pair & kExponents<Element>, kExponents<Element>);
       const uint32_t size = pair & 0x7fff7fffU & ~wrong;
       largest = max(largest, max(size & 0xffffU, size >> 16));
     }
@@ -262,7 +261,7 @@ struct Warp {
   // Returns the ALiBi slope of a row's head.
   __device__ float slope_of(int row, int query) const {
     const int head = unit.kv_head * p.group + row - query * p.group;
-    const attention::decode::HeadNumbers& slopes = p.alibi_slopes;
+    const attention::HeadVector& slopes = p.alibi_slopes;
     return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
   }
 

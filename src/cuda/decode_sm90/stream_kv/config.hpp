@@ -12,10 +12,12 @@
 // delays what else is read (docs/decode.md).
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
+
+#include "cuda/attention/first_config.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
@@ -87,14 +89,10 @@ inline constexpr std::array kConfigs = {
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes, bool e5m2,
                             int64_t rows) {
   const int row_tiles = rows <= kProductRows ? 1 : 2;
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    const Config& c = kConfigs[i];
-    if (kv_bytes == c.kv_bytes && e5m2 == c.e5m2 && row_tiles == c.row_tiles &&
-        head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  return attention::first_config(kConfigs, [&](const Config& c) {
+    return kv_bytes == c.kv_bytes && e5m2 == c.e5m2 && row_tiles == c.row_tiles &&
+           head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim;
+  });
 }
 
 // Checks what the kernels rely on.
@@ -104,11 +102,6 @@ constexpr bool is_sound(const Config& c) {
          32 % row_chunks == 0 && c.tile_keys % (32 / row_chunks) == 0 &&
          c.tile_bytes() % 1024 == 0 && c.smem_bytes() + kStaticSharedMemory <= kLargestSharedMemory;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

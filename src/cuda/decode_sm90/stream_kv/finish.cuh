@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, co
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       if (column + e >= p.head_dim_v) continue;
-      attention::decode::store_output(p, to + e, ending.empty ? 0.0F : x[e] * ending.factor);
+      attention::store_element(p.o_type, p.o, to + e, ending.empty ? 0.0F : x[e] * ending.factor);
     }
     if (p.lse != nullptr && column == 0) {
       p.lse[attention::decode::lse_at(p, unit.batch, head, output_row)] = ending.lse;

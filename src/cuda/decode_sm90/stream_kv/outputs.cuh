@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/decode_sm90/stream_kv/attend.cuh"
+#include "cuda/ptx/pin.cuh"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
@@ -48,7 +49,7 @@ __device__ bool Warp<kConfig, Element>::outputs(Accumulators<kConfig>& w, const 
       if constexpr (kGuarded) {
 #pragma unroll
         for (uint32_t& pair : a) {
-          const uint32_t wrong = __vcmpeq2(pair & Product::kExponents, Product::kExponents);
+          const uint32_t wrong = __vcmpeq2(pair & kExponents<Product>, kExponents<Product>);
           finite_values = finite_values && wrong == 0;
           pair &= ~wrong;
         }

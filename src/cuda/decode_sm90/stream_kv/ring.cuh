@@ -15,8 +15,7 @@
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
-#include "cuda/ptx/tma_panels.cuh"
+#include "cuda/ptx/tma.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {

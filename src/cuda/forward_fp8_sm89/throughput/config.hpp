@@ -8,13 +8,17 @@
 // Every block fits the 99 KB limit of sm_89.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
+
+#include "cuda/attention/first_config.hpp"
+#include "cuda/attention/fp8/params.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-inline constexpr int kWarpRows = 16;
+using namespace attention::fp8;  // what forward_fp8_sm90 has, too
+
 inline constexpr int kWarps = 8;
 inline constexpr int kThreads = 32 * kWarps;
 inline constexpr int kBlockQ = kWarps * kWarpRows;
@@ -23,10 +27,6 @@ inline constexpr int kChunkBytes = 16;                // of a row: the size of o
 inline constexpr int kSharedMemory = 99 * 1024;       // per block on sm_89
 inline constexpr int kWorkBytes = 1024;               // at most, in addition to the tiles
 inline constexpr int kSharedMemoryOfSm = 100 * 1024;  // each block takes 1 KB more
-
-// Rows that see at most this many keys have P in two terms:
-// rounding errors of few probabilities do not average out.
-inline constexpr int kFewKeys = 256;
 
 // A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
@@ -57,12 +57,9 @@ constexpr bool is_head_dim(int64_t head_dim) {
 // Returns an index into kConfigs, or -1.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
   if (!is_head_dim(head_dim_qk) || !is_head_dim(head_dim_v)) return -1;
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim_qk <= kConfigs[i].head_dim && head_dim_v <= kConfigs[i].head_dim) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  return attention::first_config(kConfigs, [&](const Config& c) {
+    return head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim;
+  });
 }
 
 // Checks what the kernels rely on.
@@ -71,11 +68,6 @@ constexpr bool is_sound(const Config& c) {
          c.blocks_per_sm * (c.shared_bytes() + 1024) <= kSharedMemoryOfSm &&
          c.held_registers() + 48 <= c.registers() && c.head_dim % 64 == 0 && c.block_kv % 32 == 0;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
 
 }  // namespace flashcore::cuda::forward_fp8_sm89::throughput

@@ -2,45 +2,24 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "cuda/attention/fp8/exact_rows.cuh"
+#include "cuda/attention/fp8/row_end.cuh"
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/forward_fp8_sm89/throughput/attend.cuh"
-#include "cuda/forward_fp8_sm89/throughput/exact_rows.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
-#include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// The end of one of a lane's two rows: O *= factor.
-struct RowEnd {
-  float factor, lse;
-};
-
-// `sum`: of P over the whole row; `rounded`: the products' sum of the rounded P;
-// `unit`: the scale of V. O is relative to the second, so that an error common to all
-// probabilities cancels; the LSE uses the first. If the sink outweighs everything
-// else, the LSE is the sink: in units of log2, the largest sinks overflow fp32.
-__device__ __forceinline__ RowEnd end_row(float sum, float rounded, float reference, float sink,
-                                          float unit) {
-  const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
-  const float top = fmaxf(reference, sink_log2);
-  const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
-  RowEnd end{__fdividef(sum * factor, all) / rounded * unit, sink};
-  if (factor != 0) end.lse = (top + __log2f(all)) * kLn2;
-  return end;
-}
-
 // Stores a row's four neighbouring columns.
 __device__ __forceinline__ void store_four(const Params& p, int64_t place, float a, float b,
                                            float c, float d) {
-  if (p.output == OutputType::f32) {
+  if (p.output == ElementType::f32) {
     *reinterpret_cast<float4*>(static_cast<float*>(p.o) + place) = make_float4(a, b, c, d);
     return;
   }
-  const bool f16 = p.output == OutputType::f16;
+  const bool f16 = p.output == ElementType::f16;
   *reinterpret_cast<uint2*>(static_cast<uint16_t*>(p.o) + place) =
       make_uint2(f16 ? ptx::pack_f16x2(a, b) : ptx::pack_bf16x2(a, b),
                  f16 ? ptx::pack_f16x2(c, d) : ptx::pack_bf16x2(c, d));
@@ -57,10 +36,10 @@ __device__ __forceinline__ bool store_row(const Params& p, const Task& task, con
   const float sink = sink_of(p, task.head), reference = rows.reference[slot];
   const attention::ColumnRange seen = seen_keys(task, query);
   const bool empty = seen.end <= seen.begin;
-  RowEnd end{0, sink};
-  if (!empty) end = end_row(sum, rows.rounded[slot], reference, sink, value_scale(p, task));
-  if (p.lse != nullptr && lane % 4 == 0) *lse_place(p, task, query) = end.lse;
-  const int64_t place = output_place(p, task, query) + 4 * (lane % 4);
+  const RowEnd end =
+      end_row(sum, rows.rounded[slot], reference, sink, value_scale(p, task), !empty);
+  if (p.lse != nullptr && lane % 4 == 0) *lse_place(p, task, query - task.first_query) = end.lse;
+  const int64_t place = output_place(p, task, query - task.first_query) + 4 * (lane % 4);
   float zero = 0;
 #pragma unroll
   for (int d16 = 0; d16 < S::kOutProducts / 2; ++d16) {
@@ -87,7 +66,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Task& task, co
     right = store_row<S>(p, task, rows, slot, first + lane / 4 + 8 * slot, lane) && right;
   }
   if (__all_sync(0xffffffffU, right)) return;
-  compute_rows_exactly<S::kConfig.head_dim>(p, task, first, lane);
+  compute_rows_exactly<S>(p, task, warp_row(), lane);
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm89::throughput

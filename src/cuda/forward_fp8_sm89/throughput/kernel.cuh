@@ -6,10 +6,8 @@
 
 #include "cuda/forward_fp8_sm89/throughput/attend.cuh"
 #include "cuda/forward_fp8_sm89/throughput/epilogue.cuh"
-#include "cuda/forward_fp8_sm89/throughput/exact_rows.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
 #include "cuda/ptx/mma.cuh"
-#include "cuda/ptx/native_e4m3.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
@@ -37,7 +35,7 @@ __device__ __forceinline__ void run_block(const Params& p) {
   if (task.first_query >= task.rows_q) return;
   // References are largest products.
   if (p.by_rows || (!task.tiles.empty() && !(smem.work.scale > 0))) {
-    compute_rows_exactly<S::kConfig.head_dim>(p, task, task.first_query + warp_row(), lane_index());
+    compute_rows_exactly<S>(p, task, warp_row(), lane_index());
     return;
   }
   Rows<S> rows;

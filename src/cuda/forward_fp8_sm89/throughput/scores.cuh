@@ -1,29 +1,14 @@
-// A warp's scores of one KV tile, P, and both products. A lane holds rows l / 4 (slot 0) and l /
-// 4 + 8 (slot 1) of its warp's 16, columns 8 n + 2 (l % 4) and + 1 of product n
-// (tile/fragment.hpp).
+// Both products of a warp and a KV tile (attention/fp8/scores.cuh has the lanes' places).
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/mask.cuh"
-#include "cuda/attention/softcap.cuh"
-#include "cuda/attention/softmax.cuh"
+#include "cuda/attention/fp8/scores.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
-#include "cuda/ptx/convert.cuh"
-#include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
-
-template <class S>
-using Scores = float[S::kKeyProducts][4];
-
-// P as the left operand of products of 32 keys each, in the order of tile::fp8_p_source.
-template <class S>
-using Probabilities = uint32_t[S::kKeySteps][4];
 
 // Product 2 i has the even dimensions of 16 i .., product 2 i + 1 the odd ones.
 template <class S>
@@ -32,10 +17,6 @@ using Outputs = float[S::kOutProducts][4];
 // A row's largest score in a tile becomes P = 2^kTop: exact in e4m3, which
 // ends at 448. Down to 2^-14 of it, P has all bits; below 2^-18 of it, P is 0.
 inline constexpr float kTop = 8;
-
-// The reference of a row that has seen no key. Rows with keys that end
-// with it, or above -kNoReference, are recomputed (exact_rows.cuh).
-inline constexpr float kNoReference = -attention::kLargestReference;
 
 // S = Q K^T. `q_lane` and `k_lane`: start of this lane's ldmatrix rows.
 template <class S>
@@ -56,69 +37,6 @@ __device__ __forceinline__ void multiply_qk(Scores<S>& s, uint32_t q_lane, uint3
       ptx::mma_m16n8k32_e4m3(s[n], q, k[0], k[1]);
       ptx::mma_m16n8k32_e4m3(s[n + 1], q, k[2], k[3]);
     }
-  }
-}
-
-// Turns products into capped scores in units of log2.
-template <class S>
-__device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::SoftcapParams& cap) {
-#pragma unroll
-  for (int n = 0; n < S::kKeyProducts; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) s[n][e] = attention::capped_log2(s[n][e], cap);
-  }
-}
-
-// Masks the scores outside the band and the length in a tile whose
-// first key is `key`, by selection. `query`: the lane's row of slot 0.
-template <class S>
-__device__ __forceinline__ void mask_scores(Scores<S>& s, const attention::BandLimits& limits,
-                                            int query, int key, int lane) {
-  const bool open_left = limits.open_left();
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const attention::ColumnRange seen =
-        attention::visible_columns(limits, query + 8 * slot, key + 2 * (lane % 4));
-    attention::mask_row<attention::Ends::end>(s, slot, seen);
-    if (open_left) continue;
-    attention::mask_row<attention::Ends::begin>(s, slot, seen);
-  }
-}
-
-// Returns register r of step i of P.
-template <class S>
-__device__ __forceinline__ uint32_t packed(const Scores<S>& s, int i, int r) {
-  const int n = 4 * i + 2 * (r / 2), slot = r % 2;
-  return ptx::pack_e4m3x4(s[n][2 * slot], s[n][2 * slot + 1], s[n + 1][2 * slot],
-                          s[n + 1][2 * slot + 1]);
-}
-
-template <class S>
-__device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
-#pragma unroll
-  for (int i = 0; i < 4 * S::kKeySteps; ++i) p[i / 4][i % 4] = packed<S>(s, i / 4, i % 4);
-}
-
-// Returns the rounding errors of a register's elements.
-template <class S>
-__device__ __forceinline__ uint32_t rest_of(const Scores<S>& s, uint32_t rounded, int i, int r) {
-  const int n = 4 * i + 2 * (r / 2), slot = r % 2;
-  float rest[4];
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const uint32_t pair = ptx::e4m3x2_to_f16x2(rounded >> (16 * (e / 2)) & 0xffffU);
-    rest[e] = s[n + e / 2][2 * slot + e % 2] -
-              ptx::f16_to_float(static_cast<uint16_t>(pair >> (16 * (e % 2))));
-  }
-  return ptx::pack_e4m3x4(rest[0], rest[1], rest[2], rest[3]);
-}
-
-template <class S>
-__device__ __forceinline__ void pack_rest(Probabilities<S>& rest, const Scores<S>& s,
-                                          const Probabilities<S>& p) {
-#pragma unroll
-  for (int i = 0; i < 4 * S::kKeySteps; ++i) {
-    rest[i / 4][i % 4] = rest_of<S>(s, p[i / 4][i % 4], i / 4, i % 4);
   }
 }
 

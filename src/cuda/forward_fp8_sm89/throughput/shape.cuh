@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/attention/fp8/cap.cuh"
+#include "cuda/attention/fp8/exact_rows.cuh"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/attention/units.hpp"
 #include "cuda/forward_fp8_sm89/throughput/config.hpp"
@@ -15,11 +17,39 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
+using attention::ElementType;
 using attention::kLn2, attention::kLog2E, attention::kNoKey;
+
+// Limits a factor derived from a finite scale to finite values, since 0 times it must be 0.
+__device__ __forceinline__ float finite_of(float x, float scale) {
+  return isfinite(scale) ? clamped_to_finite(x) : x;
+}
+
+// Turns a product of stored elements into a score in natural units.
+struct NaturalScore {
+  float scale, cap, rate;
+
+  __device__ __forceinline__ NaturalScore(const Params& p, const Task& task)
+      : scale(score_scale(p, task, 1)),
+        cap(p.cap),
+        rate(p.cap > 0 ? finite_of(scale / p.cap, scale) : 0.0F) {}
+  __device__ __forceinline__ float operator()(float product) const {
+    if (!(cap > 0)) return product * scale;
+    const float x = product * rate;
+    if (fabsf(x) > attention::kCapNear) return cap * tanhf(x);
+    return product * scale * attention::tanh_ratio(x * x);
+  }
+};
 
 template <int kConfigIndex>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
+  // What attention/fp8/exact_rows.cuh asks for.
+  static constexpr bool kOptions = true, kE5M2 = false, kVTransposed = false;
+  static constexpr int kHeadDimQk = kConfig.head_dim, kHeadDimV = kConfig.head_dim;
+  using Params = throughput::Params;
+  using Task = throughput::Task;
+  using ScoreOf = NaturalScore;
 
   static constexpr int kBlockKv = kConfig.block_kv;
 
@@ -37,13 +67,15 @@ struct Shape {
     float scale;                   // from scores, when compared, to units of log2
     attention::SoftcapParams cap;  // takes scores in units of log2
   };
-  struct Shared {
+  struct Tiles {
     alignas(tile::kTileAlignment) unsigned char q[QTile::kBytes];
     unsigned char kv[kStages][2][KvTile::kBytes];  // stage, K or V
+  };
+  struct Shared : Tiles {
     Work work;
   };
   static_assert(sizeof(Work) <= kWorkBytes);
-  static_assert(offsetof(Shared, work) == static_cast<std::size_t>(kConfig.tile_bytes()));
+  static_assert(sizeof(Tiles) == static_cast<std::size_t>(kConfig.tile_bytes()));
 };
 
 }  // namespace flashcore::cuda::forward_fp8_sm89::throughput

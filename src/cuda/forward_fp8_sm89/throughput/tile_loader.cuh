@@ -3,18 +3,13 @@
 
 #include <cstdint>
 
+#include "cuda/attention/fp8/exact_rows.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/tile/swizzle.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
-
-// Returns row `row` of a sequence and head; in a packed tensor, counted from its first row.
-__device__ __forceinline__ const uint8_t* row_pointer(const attention::RowMatrix& m, int batch,
-                                                      int head, int64_t row) {
-  return static_cast<const uint8_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
-}
 
 // Starts this thread's copies of a tile whose first row is at `first`. Only `rows` rows, at
 // least one, and `chunks` pieces of each exist; the rest of the tile becomes zero. A thread
@@ -49,8 +44,8 @@ template <class S>
 __device__ __forceinline__ void load_queries(const Params& p, typename S::Shared& smem) {
   const Task& task = smem.work.task;
   load_tile<typename S::QTile>(
-      smem.q, row_pointer(p.q, task.batch, task.head, int64_t{task.q_row} + task.first_query),
-      p.q.row, task.len_q - task.first_query, p.head_dim_qk / kChunkBytes);
+      smem.q, row_pointer(p.q, task.batch, task.head, task.q_row + task.first_query), p.q.row,
+      task.len_q - task.first_query, p.head_dim_qk / kChunkBytes);
 }
 
 // Copies tile `tile` of K and V into its stage, as its own group. Rows past the
@@ -59,7 +54,7 @@ template <class S>
 __device__ __forceinline__ void load_keys(const Params& p, typename S::Shared& smem, int tile) {
   const Task& task = smem.work.task;
   const int first = tile * S::kBlockKv, rows = task.limits.len_kv - first;
-  const int64_t row = int64_t{task.kv_row} + first;
+  const int row = task.kv_row + first;
   auto& stage = smem.kv[tile % kStages];
   load_tile<typename S::KvTile>(stage[0], row_pointer(p.k, task.batch, task.kv_head, row), p.k.row,
                                 rows, p.head_dim_qk / kChunkBytes);

@@ -9,9 +9,12 @@
 // returns the sums of the rounded P, in additional columns.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
+
+#include "cuda/attention/first_config.hpp"
+#include "cuda/attention/fp8/params.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
@@ -19,25 +22,22 @@ inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;         // rows of one wgmma
-inline constexpr int kWarpRows = 16;              // rows per warp
-inline constexpr int kBlockKv = 128;              // keys per block of V^T in the workspace
 inline constexpr int kSharedMemory = 227 * 1024;  // at most per block
 inline constexpr int kBarrierBytes = 2 * 1024;    // at most, for barriers and tasks
 inline constexpr int kScoreBytes = 8;             // per thread, with options
 
-// Tiles with at most this many keys have P in two terms: rounding errors of few probabilities do not average out.
-inline constexpr int kFewKeys = 256;
+using namespace attention::fp8;  // what forward_fp8_sm89 has, too
 
 // A structural type: the single template argument that describes a kernel's geometry.
 struct Config {
   int head_dim;    // of Q and K
   int head_dim_v;  // of the part of V that a tile has
-  int consumers;
-  int block_kv;  // keys per step: per tile of K and V^T
-  int q_slots, k_stages, v_stages;
-  int flush_blocks;  // KV blocks per group: see consumer.cuh
-  bool spares_sums;  // sums P before rounding only if requested
-  bool options;      // instances with options: OptionParams
+  int consumers = 2;
+  int block_kv = 128;  // keys per step: per tile of K and V^T
+  int q_slots = 2, k_stages, v_stages;
+  int flush_blocks = 8;      // KV blocks per group: see consumer.cuh
+  bool spares_sums = false;  // sums P before rounding only if requested
+  bool options = false;      // instances with options: OptionParams
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
@@ -66,67 +66,37 @@ struct Config {
   constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + 4 + block_kv / 8; }
 };
 
-inline constexpr std::array kConfigs = {Config{.head_dim = 64,
-                                               .head_dim_v = 64,
-                                               .consumers = 3,
-                                               .block_kv = 128,
-                                               .q_slots = 2,
-                                               .k_stages = 4,
-                                               .v_stages = 4,
-                                               .flush_blocks = 8,
-                                               .spares_sums = false,
-                                               .options = false},
-                                        Config{.head_dim = 128,
-                                               .head_dim_v = 128,
-                                               .consumers = 2,
-                                               .block_kv = 128,
-                                               .q_slots = 2,
-                                               .k_stages = 3,
-                                               .v_stages = 3,
-                                               .flush_blocks = 8,
-                                               .spares_sums = false,
-                                               .options = false},
-                                        Config{.head_dim = 128,
-                                               .head_dim_v = 128,
-                                               .consumers = 3,
-                                               .block_kv = 64,
-                                               .q_slots = 2,
-                                               .k_stages = 4,
-                                               .v_stages = 5,
-                                               .flush_blocks = 16,
-                                               .spares_sums = true,
-                                               .options = false}};
+inline constexpr std::array kConfigs = {
+    Config{.head_dim = 64, .head_dim_v = 64, .consumers = 3, .k_stages = 4, .v_stages = 4},
+    Config{.head_dim = 128, .head_dim_v = 128, .k_stages = 3, .v_stages = 3},
+    Config{.head_dim = 128,
+           .head_dim_v = 128,
+           .consumers = 3,
+           .block_kv = 64,
+           .k_stages = 4,
+           .v_stages = 5,
+           .flush_blocks = 16,
+           .spares_sums = true}};
 
 // For instances with options (OptionParams). Narrower heads are treated as if padded with
 // columns of zeros, and V wider than head_dim_v is split into parts, each a tile of its own.
 inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .head_dim_v = 64,
-                                                     .consumers = 2,
-                                                     .block_kv = 128,
-                                                     .q_slots = 2,
                                                      .k_stages = 4,
                                                      .v_stages = 4,
-                                                     .flush_blocks = 8,
                                                      .spares_sums = true,
                                                      .options = true},
                                               Config{.head_dim = 128,
                                                      .head_dim_v = 128,
-                                                     .consumers = 2,
-                                                     .block_kv = 128,
-                                                     .q_slots = 2,
                                                      .k_stages = 3,
                                                      .v_stages = 3,
-                                                     .flush_blocks = 8,
                                                      .spares_sums = true,
                                                      .options = true},
                                               Config{.head_dim = 256,
                                                      .head_dim_v = 128,
-                                                     .consumers = 2,
-                                                     .block_kv = 128,
                                                      .q_slots = 1,
                                                      .k_stages = 2,
                                                      .v_stages = 3,
-                                                     .flush_blocks = 8,
                                                      .spares_sums = true,
                                                      .options = true}};
 inline constexpr int kHeadDimStep = 16;  // granularity of head dimensions, for row copies
@@ -135,11 +105,9 @@ inline constexpr int kHeadDimStep = 16;  // granularity of head dimensions, for 
 constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
   if (head_dim_qk < kHeadDimStep || head_dim_v < kHeadDimStep) return -1;
   if (head_dim_qk % kHeadDimStep != 0 || head_dim_v % kHeadDimStep != 0) return -1;
-  for (std::size_t i = 0; i < kOptionConfigs.size(); ++i) {
-    const int most = kOptionConfigs[i].head_dim;
-    if (head_dim_qk <= most && head_dim_v <= most) return static_cast<int>(i);
-  }
-  return -1;
+  return attention::first_config(kOptionConfigs, [&](const Config& c) {
+    return head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim;
+  });
 }
 
 // Returns the share of rows in use among all rows that a GPU's blocks compute: the
@@ -164,14 +132,7 @@ constexpr bool is_sound(const Config& c) {
   return c.shared_bytes() <= kSharedMemory && wanted <= allocated &&
          c.held_registers() + 24 <= c.consumer_registers() && c.k_stages >= 2 && c.v_stages >= 2;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  for (const Config& config : kOptionConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
+static_assert(std::ranges::all_of(kOptionConfigs, is_sound));
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -27,13 +27,10 @@
 
 #include "cuda/forward_fp8_sm90/throughput/scores.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
-#include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/shared_access.cuh"
-#include "cuda/ptx/store_shared.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/unwritten.cuh"
 
@@ -416,7 +413,7 @@ struct Consumer {
       wait_for_v();
       pack<S>(p, s);
       add_outputs(first_sum());
-      take_rest<S>(p, s);
+      pack_rest<S>(p, s, p);
       add_outputs(ptx::Accumulate::add);
       release_v();
       if (++held == S::kConfig.flush_blocks) {

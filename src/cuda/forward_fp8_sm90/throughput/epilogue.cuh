@@ -2,40 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "cuda/attention/fp8/exact_rows.cuh"
+#include "cuda/attention/fp8/row_end.cuh"
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/quotient.cuh"
 #include "cuda/forward_fp8_sm90/throughput/consumer.cuh"
-#include "cuda/forward_fp8_sm90/throughput/exact_rows.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
-
-// The end of one of a lane's two rows: O *= factor. `largest`: a P of 1 as a probability; then, with
-// options, the row's largest one.
-struct RowEnd {
-  float factor, lse, largest;
-};
-
-// `sum`: of P over the whole row; `rounded`: the products' sum of the rounded P; `unit`: the scale of V. O is
-// relative to the second, so that an error common to all probabilities cancels; the LSE uses the first. If
-// the sink outweighs everything else, the LSE is the sink: in units of log2, the largest sinks overflow fp32.
-__device__ __forceinline__ RowEnd end_row(float sum, float rounded, float reference, float sink,
-                                          float unit, bool in_use) {
-  RowEnd end{0, sink, 0};
-  if (!in_use || sum == 0) return end;  // empty; a NaN sum is not
-  const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
-  const float top = fmaxf(reference, sink_log2);
-  const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
-  end.factor = __fdividef(sum * factor, all) / rounded * unit;
-  end.largest = __fdividef(factor, all);
-  if (factor != 0) end.lse = (top + __log2f(all)) * kLn2;
-  return end;
-}
 
 // Completes the sums of each lane's two rows and writes their LSE, once for all parts of V.
 template <class S>
@@ -98,7 +75,7 @@ __device__ __forceinline__ uint2 exchange(uint32_t first, uint32_t second, int l
 }
 
 // Stores a lane's normalised row of O in fp8. `columns`: V's in this part.
-template <OutputType kType, class S>
+template <ElementType kType, class S>
 __device__ __forceinline__ void store_fp8_row(const OptionParams& p, const Consumer<S>& c, int slot,
                                               int64_t place, bool exists, int columns,
                                               const attention::Scale& scale) {
@@ -130,11 +107,11 @@ __device__ __forceinline__ void store_row(const typename S::Params& p, const typ
   constexpr int kWidth = S::kConfig.head_dim_v;
   const int columns = S::kOptions ? min(kWidth, p.head_dim_v - place_of(p, task).column) : kWidth;
   if constexpr (S::kOptions) {
-    using enum OutputType;
+    using enum ElementType;
     if (p.output == e4m3) return store_fp8_row<e4m3>(p, c, slot, place, exists, columns, scale);
     if (p.output == e5m2) return store_fp8_row<e5m2>(p, c, slot, place, exists, columns, scale);
   }
-  if (p.output == OutputType::f32) {
+  if (p.output == ElementType::f32) {
     float* const out = static_cast<float*>(p.o) + place + 2 * (lane % 4);
 #pragma unroll
     for (int n = 0; n < S::kOutProducts; ++n) {
@@ -147,7 +124,7 @@ __device__ __forceinline__ void store_row(const typename S::Params& p, const typ
   }
   uint16_t* const out = static_cast<uint16_t*>(p.o) + place;
   const int column = 2 * (lane % 4) + (odd ? 6 : 0);
-  const bool is_f16 = p.output == OutputType::f16;
+  const bool is_f16 = p.output == ElementType::f16;
 #pragma unroll
   for (int n = 0; n < S::kOutProducts; n += 2) {
     uint32_t pair[2];

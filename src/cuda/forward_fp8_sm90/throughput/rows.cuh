@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/forward_fp8_sm90/throughput/exact_rows.cuh"
+#include "cuda/attention/fp8/exact_rows.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
 #include "cuda/forward_fp8_sm90/throughput/task.hpp"
 #include "cuda/ptx/dependent_launch.cuh"

@@ -5,12 +5,10 @@
 
 #include <cstdint>
 
-#include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/mask.cuh"
+#include "cuda/attention/fp8/cap.cuh"
+#include "cuda/attention/fp8/scores.cuh"
 #include "cuda/attention/softmax.cuh"
-#include "cuda/forward_fp8_sm90/throughput/cap.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/e5m2.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -19,19 +17,10 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
-#include "cuda/ptx/wgmma_e4m3.cuh"
-#include "cuda/ptx/wgmma_e5m2.cuh"
+#include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/byte_descriptor.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
-
-template <class S>
-using Scores = float[S::kKeyProducts][4];
-
-// P as the left operand of products of 32 keys each, in the order of
-// tile::fp8_p_source: V^T's keys are stored in the order of tile::fp8_key_of_slot.
-template <class S>
-using Probabilities = uint32_t[S::kKeySteps][4];
 
 // O and, in the last product, the sums of P, whose columns are all equal.
 template <class S>
@@ -42,10 +31,6 @@ using Outputs = float[S::kOutProducts + 1][4];
 // the room below for small probabilities. More room above is needed if the first block is masked:
 // its rows may see few keys. With two terms, each block sets references: no room above is needed.
 inline constexpr float kTop = 5, kTopOfFew = 2, kTopOfTwoTerms = 8, kLargestP = 448;
-
-// The reference of a row that has seen no key. Rows that end with
-// it, or above -kNoReference, are recomputed (exact_rows.cuh).
-inline constexpr float kNoReference = -attention::kLargestReference;
 
 // A descriptor's lower half is its start; the upper half is constant.
 __device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
@@ -122,50 +107,6 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
         ptx::mma_m16n8k32_e4m3(s[n + 1], a, b[2], b[3]);
       }
     }
-  }
-}
-
-// Turns products into capped scores, in units of log2. Far below the cap, a polynomial
-// suffices; closer scores cost two special functions per element, and give the same numbers.
-template <class S>
-__device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::SoftcapParams& cap) {
-  float largest = 0;
-#pragma unroll
-  for (int n = 0; n < S::kKeyProducts; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[n][e]));
-  }
-  if (__all_sync(0xffffffffU, largest * fabsf(cap.rate) <= attention::kCapNear) != 0) {
-#pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float x = s[n][e] * cap.rate;
-        s[n][e] = s[n][e] * cap.scale_log2 * attention::tanh_ratio(x * x);
-      }
-    }
-    return;
-  }
-#pragma unroll
-  for (int n = 0; n < S::kKeyProducts; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) s[n][e] = attention::capped_log2(s[n][e], cap);
-  }
-}
-
-// Masks the scores outside the band and the length in a block whose
-// first key is `key`, by selection. `query`: the lane's row of slot 0.
-template <class S>
-__device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limits, int query,
-                                            int key, int lane) {
-  const bool open_left = limits.open_left();
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const attention::ColumnRange seen =
-        attention::visible_columns(limits, query + 8 * slot, key + 2 * (lane % 4));
-    attention::mask_row<attention::Ends::end>(s, slot, seen);
-    if (open_left) continue;
-    attention::mask_row<attention::Ends::begin>(s, slot, seen);
   }
 }
 
@@ -285,42 +226,6 @@ __device__ __forceinline__ void set_references(const Scores<S>& s, float (&refer
   for (int slot = 0; slot < 2; ++slot) {
     const float largest = attention::quad_max(attention::lane_max(s, slot));
     reference[slot] = fmaxf(kNoReference, largest * scale - kTop);
-  }
-}
-
-// Returns register r of step i of P.
-template <class S>
-__device__ __forceinline__ uint32_t packed(const Scores<S>& s, int i, int r) {
-  const int n = 4 * i + 2 * (r / 2), slot = r % 2;
-  return ptx::pack_e4m3x4(s[n][2 * slot], s[n][2 * slot + 1], s[n + 1][2 * slot],
-                          s[n + 1][2 * slot + 1]);
-}
-
-template <class S>
-__device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
-#pragma unroll
-  for (int i = 0; i < 4 * S::kKeySteps; ++i) p[i / 4][i % 4] = packed<S>(s, i / 4, i % 4);
-}
-
-// Returns the rounding errors of a register's elements.
-template <class S>
-__device__ __forceinline__ uint32_t rest_of(const Scores<S>& s, uint32_t rounded, int i, int r) {
-  const int n = 4 * i + 2 * (r / 2), slot = r % 2;
-  float rest[4];
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const uint32_t pair = ptx::e4m3x2_to_f16x2(rounded >> (16 * (e / 2)) & 0xffffU);
-    rest[e] = s[n + e / 2][2 * slot + e % 2] -
-              ptx::f16_to_float(static_cast<uint16_t>(pair >> (16 * (e % 2))));
-  }
-  return ptx::pack_e4m3x4(rest[0], rest[1], rest[2], rest[3]);
-}
-
-template <class S>
-__device__ __forceinline__ void take_rest(Probabilities<S>& p, const Scores<S>& s) {
-#pragma unroll
-  for (int i = 0; i < 4 * S::kKeySteps; ++i) {
-    p[i / 4][i % 4] = rest_of<S>(s, p[i / 4][i % 4], i / 4, i % 4);
   }
 }
 

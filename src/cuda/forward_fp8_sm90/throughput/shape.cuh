@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attention/fp8/exact_rows.cuh"
 #include "cuda/attention/units.hpp"
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
 #include "cuda/forward_fp8_sm90/throughput/params.hpp"
@@ -16,6 +17,7 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
+using attention::ElementType, attention::TileRange;
 using attention::kLn2, attention::kLog2E, attention::kNoKey;
 using tile::Ring;
 
@@ -28,8 +30,10 @@ struct Shape {
     if constexpr (kOptions_) return kOptionConfigs[kConfigIndex];
     return kConfigs[kConfigIndex];
   }();
-  using Params = std::conditional_t<kOptions, OptionParams, throughput::Params>;
-  using Task = std::conditional_t<kOptions, OptionTask, throughput::Task>;
+  using Params = std::conditional_t<kOptions, OptionParams, attention::fp8::Params>;
+  using Task = std::conditional_t<kOptions, OptionTask, attention::fp8::Task>;
+  using ScoreOf = attention::fp8::ScoreOf<Shape>;
+  static constexpr int kHeadDimQk = kConfig.head_dim, kHeadDimV = kConfig.head_dim_v;
   static constexpr int kConsumers = kConfig.consumers;
   static constexpr int kBlockKeys = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;

@@ -6,6 +6,7 @@
 // At the end, each warp writes its partial outputs over its keys and values: 32 rows, fp32.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,12 +70,8 @@ constexpr bool is_sound(const Config& c) {
   return c.head_dim % 64 == 0 && c.warp_keys % 32 == 0 && kBlockQ % c.warps == 0 &&
          4 * kBlockQ * c.head_dim <= 2 * c.kv_bytes() && c.thread_outputs() % 8 == 0;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return choose_config(64, 64, 4096, true, kSmallSharedMemory) >= 0 &&
-         choose_config(128, 128, 4096, true, kSmallSharedMemory) >= 0;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
+static_assert(choose_config(64, 64, 4096, true, kSmallSharedMemory) >= 0);
+static_assert(choose_config(128, 128, 4096, true, kSmallSharedMemory) >= 0);
 
 }  // namespace flashcore::cuda::forward_sm80::latency

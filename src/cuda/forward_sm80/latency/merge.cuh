@@ -15,7 +15,6 @@
 #include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm80/latency/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
-#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/shared_access.cuh"

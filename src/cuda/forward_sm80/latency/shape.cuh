@@ -1,11 +1,13 @@
 // The geometry of an instance: its tiles, and its warps' partial results.
 #pragma once
 
+#include "cuda/attention/element.cuh"
 #include "cuda/forward_sm80/latency/config.hpp"
-#include "cuda/forward_sm80/latency/element.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::forward_sm80::latency {
+
+using attention::Bf16, attention::Fp16;
 
 // kWhole: every query and KV tile is full, see WholeParams.
 template <int kConfigIndex, class Element_, bool kWhole_>

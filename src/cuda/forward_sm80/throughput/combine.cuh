@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/attention/combine_math.hpp"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/epilogue.cuh"
 
@@ -14,18 +15,6 @@ namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
 constexpr int kLaneColumns = kLargestHeadDim / 32;
-
-__device__ float warp_max(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, step));
-  return x;
-}
-
-__device__ float warp_sum(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
-  return x;
-}
 
 __device__ float weight_of(float reference, float largest, float unit) {
   return attention::split_weight(reference, largest, unit,
@@ -70,12 +59,12 @@ __global__ void __launch_bounds__(32 * kCombineRows)
   const float2* const parts = p.partial_rows + index * p.splits;
   float largest = kNoKey;
   for (int i = lane; i < splits; i += 32) largest = fmaxf(largest, parts[i].x);
-  largest = warp_max(largest);
+  largest = attention::warp_max(largest);
   float sum = 0;
   for (int i = lane; i < splits; i += 32) {
     sum += parts[i].y * weight_of(parts[i].x, largest, p.score_unit_log2);
   }
-  sum = warp_sum(sum);
+  sum = attention::warp_sum(sum);
 
   float o[kLaneColumns] = {};
   const float* partial = p.partial_o + index * p.splits * p.head_dim_v;

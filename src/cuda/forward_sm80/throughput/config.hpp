@@ -10,9 +10,11 @@
 // with 163 KB per block, kPairedConfig computes head dimensions above 192 without features.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "cuda/attention/first_config.hpp"
 #include "cuda/forward_sm80/throughput/key_order.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -41,12 +43,12 @@ constexpr KeyOrder key_order(Features features) {
 struct Config {
   int head_dim_qk;  // the largest supported; smaller ones are padded with zeros
   int head_dim_v;
-  int warps;
-  int row_groups;  // 16-row groups per warp; two share every fragment of K and V
+  int warps = 4;
+  int row_groups = 1;  // 16-row groups per warp; two share every fragment of K and V
   int block_kv;
-  int blocks_per_sm;      // sets the register limit
-  bool q_in_registers;    // otherwise read from shared memory for every tile
-  int element_bytes = 2;  // of Q, K and V: 4 for fp32, which is split when multiplied
+  int blocks_per_sm = 2;        // sets the register limit
+  bool q_in_registers = false;  // otherwise read from shared memory for every tile
+  int element_bytes = 2;        // of Q, K and V: 4 for fp32, which is split when multiplied
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int copied_rows() const { return threads() / 8; }  // at once: see tile_copy.cuh
@@ -97,58 +99,13 @@ inline constexpr std::array kConfigs = {
            .block_kv = 64,
            .blocks_per_sm = 2,
            .q_in_registers = true},
-    Config{.head_dim_qk = 96,
-           .head_dim_v = 96,
-           .warps = 4,
-           .row_groups = 2,
-           .block_kv = 64,
-           .blocks_per_sm = 2,
-           .q_in_registers = false},
-    Config{.head_dim_qk = 128,
-           .head_dim_v = 128,
-           .warps = 4,
-           .row_groups = 2,
-           .block_kv = 64,
-           .blocks_per_sm = 2,
-           .q_in_registers = false},
-    Config{.head_dim_qk = 192,
-           .head_dim_v = 128,
-           .warps = 4,
-           .row_groups = 2,
-           .block_kv = 32,
-           .blocks_per_sm = 2,
-           .q_in_registers = false},
-    Config{.head_dim_qk = 256,
-           .head_dim_v = 256,
-           .warps = 4,
-           .row_groups = 1,
-           .block_kv = 32,
-           .blocks_per_sm = 2,
-           .q_in_registers = false},
-    Config{.head_dim_qk = 64,
-           .head_dim_v = 64,
-           .warps = 4,
-           .row_groups = 1,
-           .block_kv = 32,
-           .blocks_per_sm = 2,
-           .q_in_registers = false,
-           .element_bytes = 4},
-    Config{.head_dim_qk = 128,
-           .head_dim_v = 128,
-           .warps = 4,
-           .row_groups = 1,
-           .block_kv = 32,
-           .blocks_per_sm = 2,
-           .q_in_registers = false,
-           .element_bytes = 4},
-    Config{.head_dim_qk = 256,
-           .head_dim_v = 128,
-           .warps = 2,
-           .row_groups = 1,
-           .block_kv = 16,
-           .blocks_per_sm = 2,
-           .q_in_registers = false,
-           .element_bytes = 4},
+    Config{.head_dim_qk = 96, .head_dim_v = 96, .row_groups = 2, .block_kv = 64},
+    Config{.head_dim_qk = 128, .head_dim_v = 128, .row_groups = 2, .block_kv = 64},
+    Config{.head_dim_qk = 192, .head_dim_v = 128, .row_groups = 2, .block_kv = 32},
+    Config{.head_dim_qk = 256, .head_dim_v = 256, .block_kv = 32},
+    Config{.head_dim_qk = 64, .head_dim_v = 64, .block_kv = 32, .element_bytes = 4},
+    Config{.head_dim_qk = 128, .head_dim_v = 128, .block_kv = 32, .element_bytes = 4},
+    Config{.head_dim_qk = 256, .head_dim_v = 128, .warps = 2, .block_kv = 16, .element_bytes = 4},
 };
 inline constexpr int kHalfConfigs = 5;  // for 16-bit inputs
 
@@ -183,13 +140,10 @@ static_assert(kConfigs[3].head_dim_qk <= kConfigs[4].head_dim_qk &&
 
 // Returns an index into kConfigs, or -1 if a head dimension is too large for one launch.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element_bytes = 2) {
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (element_bytes == kConfigs[i].element_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
-        head_dim_v <= kConfigs[i].head_dim_v) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  return attention::first_config(kConfigs, [&](const Config& c) {
+    return element_bytes == c.element_bytes && head_dim_qk <= c.head_dim_qk &&
+           head_dim_v <= c.head_dim_v;
+  });
 }
 
 // Long rows on GPUs with 163 KB per block (8.0 and 9.0): pairs of warps
@@ -239,11 +193,6 @@ constexpr bool is_sound(const Config& c) {
          c.stored_v() <= c.stored_qk() &&  // O is staged in Q's memory
          c.smem_bytes() <= kSmallSharedMemory && c.accumulators() <= 192;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

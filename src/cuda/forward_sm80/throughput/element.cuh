@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attention/element.cuh"
 #include "cuda/forward_sm80/throughput/params.hpp"
-#include "cuda/ptx/convert.cuh"
-#include "cuda/ptx/math.cuh"
-#include "cuda/ptx/mma.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
@@ -23,29 +21,17 @@ struct DropoutWeights {
 inline constexpr DropoutWeights kDropoutKinds{0x1p-14F, 0x1p15F};
 static_assert(kNegativeInfinityWeight * kDropoutKinds.dropped / kDropoutKinds.kept >= kNanWeight);
 
-struct Fp16 {
+struct Fp16 : attention::Fp16 {
   static constexpr ElementType kType = ElementType::f16;
   // P overflows if a later score exceeds the reference maximum by kHeadroom + 16 (log2).
   static constexpr float kHeadroom = 5;
-  static constexpr uint32_t kInfinity = 0x7c00, kOneBits = 0x3c00, kNegativeWeightBits = 0x0400,
-                            kNanWeightBits = 0x7800;
-  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    ptx::mma_m16n8k16_f16(d, a, b0, b1);
-  }
-  __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
-  __device__ static float to_float(uint16_t bits) { return ptx::f16_to_float(bits); }
+  static constexpr uint32_t kNegativeWeightBits = 0x0400, kNanWeightBits = 0x7800;
 };
 
-struct Bf16 {
+struct Bf16 : attention::Bf16 {
   static constexpr ElementType kType = ElementType::bf16;
   static constexpr float kHeadroom = 0;
-  static constexpr uint32_t kInfinity = 0x7f80, kOneBits = 0x3f80, kNegativeWeightBits = 0x3880,
-                            kNanWeightBits = 0x4700;
-  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    ptx::mma_m16n8k16_bf16(d, a, b0, b1);
-  }
-  __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
-  __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
+  static constexpr uint32_t kNegativeWeightBits = 0x3880, kNanWeightBits = 0x4700;
 };
 
 // Q, K and V stored in fp8; fp16 from shared memory on, which is exact (fp8_tiles.cuh).
@@ -55,7 +41,7 @@ struct Fp8 : Fp16 {};
 struct Fp32 {
   static constexpr ElementType kType = ElementType::f32;
   static constexpr float kHeadroom = 0;
-  static constexpr uint32_t kInfinity = 0x7f800000, kOneBits = 0x3f800000,
+  static constexpr uint32_t kInfinity = 0x7f800000, kOne = 0x3f800000,
                             kNegativeWeightBits = 0x38800000, kNanWeightBits = 0x47000000;
 };
 

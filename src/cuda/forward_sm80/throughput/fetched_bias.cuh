@@ -72,6 +72,8 @@ struct FetchedBias {
         return add<kPart, kUnits, ElementType::f16>(s);
       case ElementType::bf16:
         return add<kPart, kUnits, ElementType::bf16>(s);
+      default:
+        return;
     }
   }
 

@@ -16,7 +16,7 @@
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/forward_sm80/throughput/value_guard.cuh"
-#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/math.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -170,7 +170,7 @@ __device__ inline uint32_t guarded_product(uint32_t bits, float scale, GuardPass
   if (finite) return 0;
   const float x = ptx::f16_to_float(static_cast<uint16_t>(bits)) * scale;
   if (x != x) return Fp8::kNanWeightBits;
-  return x > 0 ? Fp8::kOneBits : Fp8::kNegativeWeightBits;
+  return x > 0 ? Fp8::kOne : Fp8::kNegativeWeightBits;
 }
 
 // guard_values() of a tile of fp16 whose first key

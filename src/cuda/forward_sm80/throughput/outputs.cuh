@@ -24,6 +24,8 @@ __device__ inline void store_as(ElementType type, void* data, int64_t at, float 
     case ElementType::bf16:
       static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(ptx::pack_bf16x2(value, 0));
       break;
+    default:  // fp8 is stored elsewhere
+      break;
   }
 }
 
@@ -37,8 +39,9 @@ __device__ inline bool is_nan_at(ElementType type, const void* data, int64_t at)
       return bits() > 0x7c00;
     case ElementType::bf16:
       return bits() > 0x7f80;
+    default:
+      return false;
   }
-  return false;
 }
 
 // The largest of a warp's nonnegative numbers. Their bits

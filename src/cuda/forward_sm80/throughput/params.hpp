@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "cuda/attention/divisor.hpp"
+#include "cuda/attention/element_type.hpp"
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/inputs.hpp"
 #include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/attention/softcap.hpp"
@@ -16,20 +18,14 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// [batch, head, query, key], broadcast if a stride is 0; absent if data is null.
+using attention::ElementType, attention::HeadVector;
+
+// As attention::PairMatrix, which as its base would cost kernels registers.
 struct PairMatrix {
   const void* data;
   int64_t batch, head, query, key;
   bool in_pairs;  // keys are contiguous, and every even key is aligned to two elements
 };
-
-// One element per sequence and head; absent if data is null.
-struct HeadVector {
-  const float* data;
-  int64_t batch, head;
-};
-
-enum class ElementType : int32_t { f32, f16, bf16 };
 
 // Distances between rows and keys are exact in fp32 if rows, keys and offsets are at most this.
 inline constexpr int kFarthest = 1 << 22;

@@ -20,6 +20,7 @@
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
 #include "cuda/host/cache_params.hpp"
+#include "cuda/host/element_type.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/kernel_targets.hpp"
@@ -94,11 +95,6 @@ int64_t pass_bytes(const RowStrides& stride, DType dtype, const Config& config) 
 
 PairMatrix pair_matrix(const PairInput& input) {
   return {nullptr, input.batch, input.head, input.query, input.key, false};
-}
-
-ElementType element_type(DType dtype) {
-  if (dtype == DType::f16) return ElementType::f16;
-  return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
 }
 
 // Returns whether a tensor's rows are aligned 16-byte chunks, except for its beginning. `lead`: what
@@ -254,12 +250,12 @@ LaunchParams make_params(const ForwardProblem& p, const Config& config, int bloc
   params.by_group = by(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
 
   params.splits = 1;
-  params.o_type = element_type(p.o_dtype);
+  params.o_type = is_fp8(p.o_dtype) ? ElementType::f32 : host::element_type(p.o_dtype);
   set_scores(params, p);
   set_score_line(params, p);
   params.bias = pair_matrix(p.bias);
   params.mask = pair_matrix(p.mask);
-  params.bias_type = element_type(p.bias.dtype);
+  params.bias_type = host::element_type(p.bias.dtype);
   params.alibi_slopes = {nullptr, p.alibi_slopes.batch, p.alibi_slopes.head};
   params.dropout = p.dropout_p > 0;
   params.dropout_threshold =

@@ -14,8 +14,7 @@
 #include "cuda/forward_sm80/throughput/key_order.hpp"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
-#include "cuda/ptx/convert.cuh"
-#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/math.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {

@@ -26,7 +26,7 @@ __device__ inline uint32_t guarded(uint32_t bits, GuardPass pass) {
   if (pass == GuardPass::values) return magnitude < Element::kInfinity ? bits : 0;
   if (magnitude < Element::kInfinity) return 0;
   if (magnitude > Element::kInfinity) return Element::kNanWeightBits;
-  return bits == magnitude ? Element::kOneBits : Element::kNegativeWeightBits;
+  return bits == magnitude ? Element::kOne : Element::kNegativeWeightBits;
 }
 
 // Rewrites this thread's share of a V tile; returns whether it held

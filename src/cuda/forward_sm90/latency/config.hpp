@@ -8,10 +8,11 @@
 // dimension 64, two blocks share one SM, so that one computes while the other waits.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
+#include "cuda/attention/first_config.hpp"
 #include "cuda/attention/latency/key_tiles.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency {
@@ -67,15 +68,10 @@ constexpr int ranks_of(int64_t seqlen_kv, bool one_wave) {
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
                             bool one_wave) {
   const int ranks = ranks_of(seqlen_kv, one_wave);
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    const Config& config = kConfigs[i];
-    if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim) continue;
-    if (ranks != config.ranks) continue;
-    if (ranks == 1 || config.blocks > 1 || one_wave || config.head_dim == kLargestHeadDim) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  return attention::first_config(kConfigs, [&](const Config& c) {
+    return head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim && ranks == c.ranks &&
+           (ranks == 1 || c.blocks > 1 || one_wave || c.head_dim == kLargestHeadDim);
+  });
 }
 
 // Checks what the kernels rely on.
@@ -84,11 +80,6 @@ constexpr bool is_sound(const Config& c) {
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
          c.blocks * (c.smem_bytes() + kReserved) <= kSharedMemory + kReserved;
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
 
 }  // namespace flashcore::cuda::forward_sm90::latency

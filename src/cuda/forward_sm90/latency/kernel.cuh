@@ -5,7 +5,7 @@
 //            wait | S, exponentials, O of the own keys | add up, exchange halves | store |
 #pragma once
 
-#include "cuda/forward_sm90/common/element.cuh"
+#include "cuda/attention/warpgroup_element.cuh"
 #include "cuda/forward_sm90/common/maps.hpp"
 #include "cuda/forward_sm90/latency/attend.cuh"
 #include "cuda/forward_sm90/latency/copies.cuh"
@@ -14,6 +14,8 @@
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency {
+
+using attention::warpgroup::Bf16, attention::warpgroup::Fp16;
 
 template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {

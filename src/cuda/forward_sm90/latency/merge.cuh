@@ -22,8 +22,7 @@
 #include "cuda/forward_sm90/latency/merge_store.cuh"
 #include "cuda/forward_sm90/latency/transpose.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/cluster_store.cuh"
-#include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/shared_access.cuh"
 

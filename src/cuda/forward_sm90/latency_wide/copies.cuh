@@ -16,7 +16,6 @@
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tma.cuh"
-#include "cuda/ptx/tma_multicast.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 

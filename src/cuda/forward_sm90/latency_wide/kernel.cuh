@@ -7,17 +7,18 @@
 //   the third        one warp per ring of tiles
 #pragma once
 
-#include "cuda/forward_sm90/common/element.cuh"
+#include "cuda/attention/warpgroup_element.cuh"
 #include "cuda/forward_sm90/latency_wide/attend.cuh"
 #include "cuda/forward_sm90/latency_wide/copies.cuh"
 #include "cuda/forward_sm90/latency_wide/split.hpp"
 #include "cuda/forward_sm90/latency_wide/store.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
-#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
+
+using attention::warpgroup::Bf16, attention::warpgroup::Fp16;
 
 // Returns the tiles that a block's queries see: 64 of the cluster's, from first_query on.
 template <class S>

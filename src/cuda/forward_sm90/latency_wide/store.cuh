@@ -11,11 +11,9 @@
 #include "cuda/forward_sm90/latency_wide/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/load_shared.cuh"
-#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/packed_fma.cuh"
 #include "cuda/ptx/pin.cuh"
+#include "cuda/ptx/shared_access.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
@@ -124,11 +122,6 @@ struct Store {
     for (int n = 0; n < S::kOutProducts; ++n) ptx::pin(its[n]);
   }
 
-  // Adds 0 * x to the sum, which becomes nonzero (NaN) if an output is not finite.
-  __device__ __forceinline__ static uint32_t add_zero_times(uint32_t word, uint32_t sum) {
-    return Element::kIsFp16 ? ptx::fma_f16x2(word, 0, sum) : ptx::fma_bf16x2(word, 0, sum);
-  }
-
   // Writes half of the columns to shared memory as 16 rows of 128 bytes,
   // swizzled: this turns an accumulator's columns into eight columns per lane.
   template <int kHalf>
@@ -147,7 +140,7 @@ struct Store {
           words[j][row] = Element::pack(
               fmaf(w.o[product][2 * row], weight[row], its[product][2 * row]),
               fmaf(w.o[product][2 * row + 1], weight[row], its[product][2 * row + 1]));
-          zeros[row] = add_zero_times(words[j][row], zeros[row]);
+          zeros[row] = Element::add_zero_times(words[j][row], zeros[row]);
         }
       }
       ptx::stmatrix_x4(to ^ (16 * n), words[0][0], words[0][1], words[1][0], words[1][1]);

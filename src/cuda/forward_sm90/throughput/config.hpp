@@ -9,9 +9,12 @@
 // The kernel redistributes registers when it starts: the producer releases what consumers need.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "cuda/attention/first_config.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
@@ -34,15 +37,15 @@ constexpr int whole_panels(int columns) {
 struct Config {
   int head_dim_qk;  // the largest supported; smaller ones are padded with zeros
   int head_dim_v;
-  int consumers;
-  int block_kv;
-  int q_slots;
-  int stages;  // of the K ring, and of the V ring
-  int blocks_per_sm;
-  bool split_softmax;  // half of the exponentials overlap the second product
-  bool ping_pong;      // consumers take turns at starting products
-  bool plain;          // compiled without features;
-  bool features;       // with them (they need registers)
+  int consumers = 2;
+  int block_kv = 128;
+  int q_slots = 2;
+  int stages = 2;  // of the K ring, and of the V ring
+  int blocks_per_sm = 1;
+  bool split_softmax = true;  // half of the exponentials overlap the second product
+  bool ping_pong = true;      // consumers take turns at starting products
+  bool plain = true;          // compiled without features;
+  bool features = true;       // with them (they need registers)
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
@@ -74,135 +77,33 @@ inline constexpr std::array kConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
            .consumers = 3,
-           .block_kv = 128,
-           .q_slots = 2,
            .stages = 4,
-           .blocks_per_sm = 1,
            .split_softmax = false,
-           .ping_pong = true,
-           .plain = true,
            .features = false},
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
            .consumers = 1,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 2,
            .blocks_per_sm = 2,
            .split_softmax = false,
            .ping_pong = false,
-           .plain = true,
            .features = false},
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
            .consumers = 1,
            .block_kv = 64,
-           .q_slots = 2,
-           .stages = 2,
            .blocks_per_sm = 3,
            .split_softmax = false,
            .ping_pong = false,
-           .plain = true,
            .features = false},
-    Config{.head_dim_qk = 64,
-           .head_dim_v = 64,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 4,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = false,
-           .features = true},
-    Config{.head_dim_qk = 96,
-           .head_dim_v = 96,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = true},
-    Config{.head_dim_qk = 128,
-           .head_dim_v = 128,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = true},
-    Config{.head_dim_qk = 192,
-           .head_dim_v = 128,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 1,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = true},
-    Config{.head_dim_qk = 256,
-           .head_dim_v = 256,
-           .consumers = 2,
-           .block_kv = 64,
-           .q_slots = 1,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = true},
-    Config{.head_dim_qk = 80,
-           .head_dim_v = 80,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = false},
-    Config{.head_dim_qk = 112,
-           .head_dim_v = 112,
-           .consumers = 2,
-           .block_kv = 128,
-           .q_slots = 2,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = false},
-    Config{.head_dim_qk = 160,
-           .head_dim_v = 160,
-           .consumers = 2,
-           .block_kv = 112,
-           .q_slots = 1,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = true},
-    Config{.head_dim_qk = 192,
-           .head_dim_v = 192,
-           .consumers = 2,
-           .block_kv = 112,
-           .q_slots = 1,
-           .stages = 2,
-           .blocks_per_sm = 1,
-           .split_softmax = true,
-           .ping_pong = true,
-           .plain = true,
-           .features = true},
+    Config{.head_dim_qk = 64, .head_dim_v = 64, .stages = 4, .plain = false},
+    Config{.head_dim_qk = 96, .head_dim_v = 96},
+    Config{.head_dim_qk = 128, .head_dim_v = 128},
+    Config{.head_dim_qk = 192, .head_dim_v = 128, .q_slots = 1},
+    Config{.head_dim_qk = 256, .head_dim_v = 256, .block_kv = 64, .q_slots = 1},
+    Config{.head_dim_qk = 80, .head_dim_v = 80, .features = false},
+    Config{.head_dim_qk = 112, .head_dim_v = 112, .features = false},
+    Config{.head_dim_qk = 160, .head_dim_v = 160, .block_kv = 112, .q_slots = 1},
+    Config{.head_dim_qk = 192, .head_dim_v = 192, .block_kv = 112, .q_slots = 1},
 };
 
 inline constexpr int kLargestHeadDim = 256;
@@ -237,11 +138,9 @@ inline constexpr std::array kOptionConfigs = {
 
 // Returns an index into kOptionConfigs, or -1 if a head dimension is too large.
 constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
-  for (std::size_t i = 0; i < kOptionConfigs.size(); ++i) {
-    const Config& c = kOptionConfigs[i];
-    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v) return static_cast<int>(i);
-  }
-  return -1;
+  return attention::first_config(kOptionConfigs, [&](const Config& c) {
+    return head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v;
+  });
 }
 
 // Bytes of a consumer's rows of a tile of biases of 16 bits, and of a block with options.
@@ -293,16 +192,10 @@ constexpr bool is_sound(const Config& c) {
          c.blocks_per_sm * (c.tile_bytes() + kBarrierBytes + kSharedMemoryOwn) <= kSharedMemorySm &&
          wanted <= allocated && c.held_registers() + 24 <= c.consumer_registers();
 }
-static_assert([] {
-  for (const Config& config : kConfigs) {
-    if (!is_sound(config)) return false;
-  }
-  for (const Config& config : kOptionConfigs) {
-    if (!is_sound(config) || option_tile_bytes(config) + kBarrierBytes > kSharedMemory)
-      return false;
-  }
-  return true;
-}());
+static_assert(std::ranges::all_of(kConfigs, is_sound));
+static_assert(std::ranges::all_of(kOptionConfigs, [](const Config& c) {
+  return is_sound(c) && option_tile_bytes(c) + kBarrierBytes <= kSharedMemory;
+}));
 static_assert(kByCost.size() == kConfigs.size());
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -20,7 +20,6 @@
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/special.cuh"
@@ -36,6 +35,11 @@ inline constexpr int kTurnBarrier = 1, kFirstBarrier = 4, kMeetBarrier = 5, kEnd
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
 }
+
+// A lane's sum of a block's exponentials below this proves that P did not overflow. bf16 has the range of
+// fp32: its bound leaves headroom for a row's sum and for its products.
+template <class Element>
+inline constexpr float kProvenSum = Element::kIsFp16 ? 0x1p15F : 0x1p30F;
 
 template <class S>
 struct Consumer {
@@ -285,7 +289,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ bool unproven(const float (&total)[2], bool right) const {
-    constexpr float kProven = S::Element::kProvenSum;  // a NaN is not below it
+    constexpr float kProven = kProvenSum<typename S::Element>;  // a NaN is not below it
     return __any_sync(0xffffffffU, !(right && total[0] < kProven && total[1] < kProven));
   }
 

@@ -7,7 +7,6 @@
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/registers.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -55,9 +54,9 @@ __device__ __forceinline__ void add_bias(Consumer<S>& c) {
   const uint32_t slot = c.shared + S::kBias + group * S::BiasTile::kBytes;
   const float factor = c.params.to_scores;
   if (c.params.bias_is_f16) {
-    add_copied_bias<S, PairType::f16, kProducts>(c.s, slot, c.warp(), c.lane(), factor);
+    add_copied_bias<S, attention::Fp16, kProducts>(c.s, slot, c.warp(), c.lane(), factor);
   } else {
-    add_copied_bias<S, PairType::bf16, kProducts>(c.s, slot, c.warp(), c.lane(), factor);
+    add_copied_bias<S, attention::Bf16, kProducts>(c.s, slot, c.warp(), c.lane(), factor);
   }
   __syncwarp();
   if (c.lane() == 0) ptx::mbarrier_arrive(c.shared + S::kBiasEmpty + 8 * group);

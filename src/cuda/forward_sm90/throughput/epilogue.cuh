@@ -13,7 +13,7 @@
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/load_shared.cuh"
+#include "cuda/ptx/shared_access.cuh"
 #include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {

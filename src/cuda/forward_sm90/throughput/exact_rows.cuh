@@ -50,18 +50,6 @@ __device__ inline float dot(const uint16_t* a, const uint16_t* b, int count) {
   return sum;
 }
 
-__device__ inline float warp_max(float x) {
-#pragma unroll
-  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, d));
-  return x;
-}
-
-__device__ inline float warp_sum(float x) {
-#pragma unroll
-  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffU, x, d);
-  return x;
-}
-
 // Returns the row's sink, or kNoKey.
 __device__ inline float sink_of(const Params& p, int head) {
   return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
@@ -171,7 +159,7 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
         if constexpr (S::kOptions) score = natural_score(p, *options, score, query, key);
         if constexpr (S::kOptions) shown = score != kNoKey;  // its value, even NaN, does not count
       }
-      const float raised = fmaxf(largest, warp_max(score));
+      const float raised = fmaxf(largest, attention::warp_max(score));
       const float reference = attention::finite_reference(raised);
       const float rescale = ptx::exp2_approx((largest - reference) * to_log2);
       const float weight = shown ? ptx::exp2_approx((score - reference) * to_log2) : 0.0F;
@@ -204,7 +192,7 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
         }
       }
     }
-    sum = warp_sum(sum);
+    sum = attention::warp_sum(sum);
     const float sink = sink_of(p, task.head), natural = largest * to_natural;
     const float top = fmaxf(natural, sink), reference = attention::finite_reference(top);
     const float factor = ptx::exp2_approx((natural - reference) * kLog2E);

@@ -6,10 +6,8 @@
 //   consumer 1             | S | O, S | ...
 #pragma once
 
-#include <algorithm>
-
+#include "cuda/attention/warpgroup_element.cuh"
 #include "cuda/forward_sm90/throughput/consumer.cuh"
-#include "cuda/forward_sm90/throughput/element.cuh"
 #include "cuda/forward_sm90/throughput/epilogue.cuh"
 #include "cuda/forward_sm90/throughput/finder.cuh"
 #include "cuda/forward_sm90/throughput/paged_producer.cuh"
@@ -22,6 +20,8 @@
 #include "cuda/ptx/wgmma.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {
+
+using attention::warpgroup::Bf16, attention::warpgroup::Fp16;
 
 // Stores O of this warp's rows.
 template <class S>

@@ -11,35 +11,23 @@
 
 #include <cstdint>
 
+#include "cuda/attention/element.cuh"
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-enum class PairType { f16, bf16 };
-
-// Returns the first, or second, of two neighbouring 16-bit numbers.
-template <PairType kType>
-__device__ __forceinline__ float first_of(uint32_t pair) {
-  if constexpr (kType == PairType::bf16) return __uint_as_float(pair << 16);
-  return ptx::f16_to_float(static_cast<uint16_t>(pair));
-}
-template <PairType kType>
-__device__ __forceinline__ float second_of(uint32_t pair) {
-  if constexpr (kType == PairType::bf16) return __uint_as_float(pair & 0xffff0000U);
-  return ptx::f16_to_float(static_cast<uint16_t>(pair >> 16));
-}
-
-template <PairType kType>
+template <class Bias>
 __device__ __forceinline__ void add_pair(float& first, float& second, uint32_t pair, float factor) {
-  first = fmaf(first_of<kType>(pair), factor, first);
-  second = fmaf(second_of<kType>(pair), factor, second);
+  const float2 bias = Bias::unpack(pair);
+  first = fmaf(bias.x, factor, first);
+  second = fmaf(bias.y, factor, second);
 }
 
 // Adds biases from the consumer's slot to the scores of the first kProducts products.
-template <class S, PairType kType, int kProducts>
+template <class S, class Bias, int kProducts>
 __device__ __forceinline__ void add_copied_bias(Scores<S>& s, uint32_t slot, int warp, int lane,
                                                 float factor) {
   using Tile = typename S::BiasTile;
@@ -51,7 +39,7 @@ __device__ __forceinline__ void add_copied_bias(Scores<S>& s, uint32_t slot, int
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float(&to)[4] = s[n + i / 2];
-      add_pair<kType>(to[2 * (i % 2)], to[2 * (i % 2) + 1], pair[i], factor);
+      add_pair<Bias>(to[2 * (i % 2)], to[2 * (i % 2) + 1], pair[i], factor);
     }
   }
 }

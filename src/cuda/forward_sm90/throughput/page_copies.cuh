@@ -22,7 +22,7 @@
 #include "cuda/forward_sm90/throughput/params.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/tma_panels.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/inputs.hpp"
 #include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/mask_bits.hpp"
 #include "cuda/attention/softcap.hpp"
@@ -67,18 +68,12 @@ struct BiasMatrix {
   int64_t batch, head, query;
 };
 
-// One element per sequence and head; absent if data is null.
-struct HeadVector {
-  const float* data;
-  int64_t batch, head;
-};
-
 // With options of pairs. Scores are in the units of products, or in units of log2 where scales_first.
 struct OptionParams : Params {
   BiasMatrix bias;
   bool bias_is_f16;          // otherwise bf16
   attention::MaskBits mask;  // words: null without one
-  HeadVector alibi_slopes;
+  attention::HeadVector alibi_slopes;
   bool batch_inside;     // the order of tiles has all sequences of a head before the next head
   bool scales_first;     // scores are scaled, and capped, before anything else
   float exponent_scale;  // from scores to units of log2

@@ -39,7 +39,7 @@ __device__ __forceinline__ void find_options(const OptionParams& p, const TaskIn
   const int64_t entry = options.entry, head = task.head;
   options.diagonal = attention::find_entry(p, options.entry).offset;
   options.slope = 0;
-  if (const HeadVector& slopes = p.alibi_slopes; slopes.data != nullptr) {
+  if (const attention::HeadVector& slopes = p.alibi_slopes; slopes.data != nullptr) {
     options.slope = __ldg(slopes.data + entry * slopes.batch + head * slopes.head);
   }
   options.alibi_step = -p.to_scores * options.slope;

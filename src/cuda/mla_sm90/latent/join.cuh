@@ -157,7 +157,13 @@ __device__ __forceinline__ void join_row(const Params& p, const Job& job) {
   const int64_t to = attention::decode::output_at(p, job.row.batch, job.row.head, row) + column;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    attention::decode::store_output(p, to + i, ending.empty ? 0.0F : joined.o[i] * ending.factor);
+    const float x = ending.empty ? 0.0F : joined.o[i] * ending.factor;
+    if (p.o_type == attention::ElementType::f32) {
+      static_cast<float*>(p.o)[to + i] = x;
+    } else {
+      static_cast<uint16_t*>(p.o)[to + i] =
+          static_cast<uint16_t>(attention::pack_pair(p.o_type, x, 0));
+    }
   }
   if (p.lse != nullptr && column == 0) {
     p.lse[attention::decode::lse_at(p, job.row.batch, job.row.head, row)] = ending.lse;

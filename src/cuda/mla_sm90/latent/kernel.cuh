@@ -10,18 +10,19 @@
 
 #include <cstdint>
 
+#include "cuda/attention/warpgroup_element.cuh"
 #include "cuda/mla_sm90/latent/block.cuh"
-#include "cuda/mla_sm90/latent/element.cuh"
 #include "cuda/mla_sm90/latent/scores.cuh"
 #include "cuda/mla_sm90/latent/units.cuh"
 #include "cuda/mla_sm90/latent/values.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
-#include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::mla_sm90::latent {
+
+using attention::warpgroup::Bf16, attention::warpgroup::Fp16;
 
 __device__ __forceinline__ void begin_barriers(const Block& block) {
   constexpr uint32_t kScoreWarps = 4, kValueWarps = 8;

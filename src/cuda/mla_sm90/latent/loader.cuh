@@ -8,7 +8,7 @@
 #include "cuda/mla_sm90/latent/block.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/special.cuh"
-#include "cuda/ptx/tma_panels.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::mla_sm90::latent {
 

@@ -14,11 +14,9 @@
 #include "cuda/mla_sm90/latent/block.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/shared_access.cuh"
 #include "cuda/ptx/special.cuh"
-#include "cuda/ptx/store_shared.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/smem_tile.hpp"
@@ -132,7 +130,7 @@ class Scores {
 
   __device__ __forceinline__ void multiply(float (&s)[kTileKeys / 8][4],
                                            const uint32_t (&q)[kHeldSteps][4], bool first) const {
-    using ptx::Accumulate;
+    using ptx::Accumulate, ptx::Major;
     const uint64_t keys = rows_of_slot(block_.slot(ring_.slot), 0);
     const uint64_t last = tile::smem_descriptor(block_.shared + kLastStepAt, 16, 8 * 32,
                                                 tile::DescriptorSwizzle::span_32);
@@ -145,16 +143,17 @@ class Scores {
     for (int k = 0; k < kHeldSteps; ++k) {
       const uint64_t of_step = advanced(keys, step_at(k));
       if (k == 0) {
-        Element::template multiply<Accumulate::overwrite>(s, q[k], of_step);
+        Element::template multiply_rs<Accumulate::overwrite, Major::k>(s, q[k], of_step);
       } else {
-        Element::template multiply<Accumulate::add>(s, q[k], of_step);
+        Element::template multiply_rs<Accumulate::add, Major::k>(s, q[k], of_step);
       }
       if (k + 1 == kEarlySteps) ptx::warpgroup_commit();
     }
-    Element::add(s, last, advanced(keys, step_at(kHeldSteps)));
+    Element::template multiply_ss<Accumulate::add>(s, last, advanced(keys, step_at(kHeldSteps)));
 #pragma unroll
     for (int k = 0; k < kRopeSteps; ++k) {
-      Element::add(s, advanced(rope, step_at(k)), advanced(keys, step_at(kSteps + k)));
+      Element::template multiply_ss<Accumulate::add>(s, advanced(rope, step_at(k)),
+                                                     advanced(keys, step_at(kSteps + k)));
     }
     ptx::warpgroup_commit();
     ptx::warpgroup_wait<1>();

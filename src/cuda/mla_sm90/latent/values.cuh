@@ -7,7 +7,6 @@
 #include "cuda/mla_sm90/latent/block.cuh"
 #include "cuda/mla_sm90/latent/loader.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
@@ -91,8 +90,8 @@ class Values {
 #pragma unroll
       for (int k = 0; k < kTileKeys / 16; ++k) {
         const auto step = static_cast<uint32_t>(k);
-        Element::multiply(o, advanced(p, 32 * step), advanced(v, 2 * kGroupBytes * step),
-                          k == 0 ? accumulate : Accumulate::add);
+        Element::multiply_ss(o, advanced(p, 32 * step), advanced(v, 2 * kGroupBytes * step),
+                             k == 0 ? accumulate : Accumulate::add);
       }
       ptx::warpgroup_commit();
       ptx::warpgroup_wait<0>();
@@ -114,7 +113,7 @@ class Values {
   // Rows of O, or of a partial result. A factor of 0: the rows see no key, whatever o has.
   __device__ __forceinline__ void store(const Unit& unit, const float (&o)[kColumns / 8][4],
                                         const float (&factor)[2]) const {
-    using attention::decode::OutputType;
+    using attention::ElementType;
     const bool odd = lane() % 2 != 0;
     const int column = kColumns * half_ + 4 * (lane() % 4 / 2) + (odd ? 8 : 0);
     const int slot = uniform(unit.slot);
@@ -124,7 +123,7 @@ class Values {
       const bool empty = factor[i] == 0, exists = head < p_.heads_q;
       const auto at = [&](int n, int e) { return empty ? 0.0F : o[n][2 * i + e] * factor[i]; };
       const int64_t in_o = attention::decode::output_at(p_, unit.batch, head, unit.q_row);
-      if (slot >= 0 || p_.o_type == OutputType::f32) {
+      if (slot >= 0 || p_.o_type == ElementType::f32) {
         float* const to = (slot >= 0 ? p_.partial_o + block_.partial_row(p_, slot, row) * kHeadDimV
                                      : static_cast<float*>(p_.o) + in_o) +
                           column;
@@ -139,7 +138,7 @@ class Values {
         continue;
       }
       auto* const to = static_cast<uint16_t*>(p_.o) + in_o + column;
-      const auto pair = [&, is_f16 = p_.o_type == OutputType::f16](int n) {
+      const auto pair = [&, is_f16 = p_.o_type == ElementType::f16](int n) {
         return is_f16 ? ptx::pack_f16x2(at(n, 0), at(n, 1)) : ptx::pack_bf16x2(at(n, 0), at(n, 1));
       };
 #pragma unroll

@@ -9,13 +9,11 @@
 #include <vector>
 
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
-#include "cuda/ptx/tma_multicast.cuh"
 #include "cuda/tile/async_copy.cuh"
 #include "cuda/tile/smem_tile.hpp"
 #include "recorded.hpp"

@@ -3,9 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/exp2.cuh"
-#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/packed_fma.cuh"
 #include "cuda/ptx/tf32.cuh"

@@ -9,7 +9,6 @@
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/wgmma.cuh"
-#include "cuda/ptx/wgmma_n96.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/smem_tile.hpp"

@@ -8,8 +8,8 @@
 #include "cuda/backward_sm90/throughput/consumer.cuh"
 #include "cuda/backward_sm90/throughput/split/shape.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/load_shared.cuh"
-#include "cuda/ptx/tma_multicast.cuh"
+#include "cuda/ptx/shared_access.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::backward_sm90::split {
 

@@ -1,9 +1,9 @@
-// The element types of serving kernels.
+// The types of elements.
 #pragma once
 
 #include <cstdint>
 
-namespace flashcore::cuda::convert {
+namespace flashcore::cuda::attention {
 
 enum class ElementType : int32_t { f32, f16, bf16, e4m3, e5m2 };
 
@@ -12,4 +12,4 @@ constexpr int bytes_of(ElementType type) {
   return type == ElementType::f16 || type == ElementType::bf16 ? 2 : 1;
 }
 
-}  // namespace flashcore::cuda::convert
+}  // namespace flashcore::cuda::attention

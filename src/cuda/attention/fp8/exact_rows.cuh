@@ -8,22 +8,19 @@
 
 #include <cstdint>
 
+#include "cuda/attention/fp8/cap.cuh"
+#include "cuda/attention/fp8/params.hpp"
+#include "cuda/attention/fp8/task.hpp"
 #include "cuda/attention/softmax.cuh"
-#include "cuda/forward_fp8_sm90/throughput/cap.cuh"
-#include "cuda/forward_fp8_sm90/throughput/params.hpp"
-#include "cuda/forward_fp8_sm90/throughput/shape.cuh"
-#include "cuda/forward_fp8_sm90/throughput/task.hpp"
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/e5m2.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "problem/transposed.hpp"
 
-namespace flashcore::cuda::forward_fp8_sm90::throughput {
+namespace flashcore::cuda::attention::fp8 {
 
-__device__ inline const uint8_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
-                                             int row) {
+__device__ inline const uint8_t* row_pointer(const RowMatrix& m, int batch, int head, int row) {
   return static_cast<const uint8_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
 }
 
@@ -32,17 +29,6 @@ template <bool kE5M2>
 __device__ __forceinline__ float element(uint8_t bits) {
   if constexpr (kE5M2) return ptx::f16_to_float(static_cast<uint16_t>(bits << 8));
   return ptx::f16_to_float(static_cast<uint16_t>(ptx::e4m3x2_to_f16x2(bits)));
-}
-
-__device__ inline float warp_max(float x) {
-#pragma unroll
-  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, d));
-  return x;
-}
-__device__ inline float warp_sum(float x) {
-#pragma unroll
-  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffU, x, d);
-  return x;
 }
 
 // Factor from products of stored elements to scores, in units of log2 if `unit` is log2(e).
@@ -56,7 +42,7 @@ __device__ __forceinline__ float value_scale(const Params& p, const Task& task) 
 
 // Returns the head's sink, or kNoKey.
 __device__ __forceinline__ float sink_of(const Params& p, int head) {
-  return p.sinks == nullptr ? attention::kNoKey : p.sinks[head * p.sinks_step];
+  return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
 }
 
 // Where a tile's sequence lies in the tensors, and which of V's columns the tile has.
@@ -86,12 +72,12 @@ __device__ __forceinline__ float* lse_place(const P& p, const T& task, int row) 
 }
 
 // Packs two outputs as fp8, the first in bits 0..7.
-__device__ __forceinline__ uint32_t pack_fp8x2(OutputType type, float first, float second) {
-  return type == OutputType::e5m2 ? ptx::pack_e5m2x2(first, second)
-                                  : ptx::pack_e4m3x4(first, second, 0, 0) & 0xffffU;
+__device__ __forceinline__ uint32_t pack_fp8x2(ElementType type, float first, float second) {
+  return type == ElementType::e5m2 ? ptx::pack_e5m2x2(first, second)
+                                   : ptx::pack_e4m3x4(first, second, 0, 0) & 0xffffU;
 }
-__device__ __forceinline__ bool is_fp8(OutputType type) {
-  return type == OutputType::e4m3 || type == OutputType::e5m2;
+__device__ __forceinline__ bool is_fp8(ElementType type) {
+  return type == ElementType::e4m3 || type == ElementType::e5m2;
 }
 
 // Returns the magnitude's bits, which compare like the numbers, with NaN, in one form, as the largest.
@@ -113,11 +99,11 @@ __device__ __forceinline__ void raise(const LargestValues& values, const OptionT
 }
 
 __device__ __forceinline__ void store_output(const Params& p, int64_t place, float value) {
-  if (p.output == OutputType::f32) {
+  if (p.output == ElementType::f32) {
     static_cast<float*>(p.o)[place] = value;
   } else {
     const uint32_t pair =
-        p.output == OutputType::f16 ? ptx::pack_f16x2(value, 0) : ptx::pack_bf16x2(value, 0);
+        p.output == ElementType::f16 ? ptx::pack_f16x2(value, 0) : ptx::pack_bf16x2(value, 0);
     static_cast<uint16_t*>(p.o)[place] = static_cast<uint16_t>(pair);
   }
 }
@@ -143,7 +129,7 @@ template <class S>
 struct ScoreOf {
   float to_natural;
   bool caps = false;
-  attention::SoftcapParams cap;
+  SoftcapParams cap;
 
   __device__ __forceinline__ ScoreOf(const typename S::Params& p, const typename S::Task& task)
       : to_natural(score_scale(p, task, 1)) {
@@ -154,7 +140,7 @@ struct ScoreOf {
   }
   __device__ __forceinline__ float operator()(float dot) const {
     if constexpr (S::kOptions) {
-      if (caps) return attention::capped_log2(dot, cap) * attention::kLn2;
+      if (caps) return capped_log2(dot, cap) * kLn2;
     }
     return dot * to_natural;
   }
@@ -167,11 +153,11 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::Params& p
                                                      const typename S::Task& task, int first_row,
                                                      int lane) {
   __syncwarp();  // other lanes have stored what they had
-  constexpr int kWidth = S::kConfig.head_dim_v, kColumns = kWidth / 32;  // per lane, 32 apart
+  constexpr int kWidth = S::kHeadDimV, kColumns = kWidth / 32;  // per lane, 32 apart
   const TilePlace at = place_of(p, task);
-  const ScoreOf<S> score_of(p, task);
+  const typename S::ScoreOf score_of(p, task);
   const float unit = value_scale(p, task);
-  const int head_dim = S::kOptions ? p.head_dim_qk : S::kConfig.head_dim;
+  const int head_dim = S::kOptions ? p.head_dim_qk : S::kHeadDimQk;
   const int columns = S::kOptions ? min(kWidth, p.head_dim_v - at.column) : kWidth;
   [[maybe_unused]] uint32_t most_o = 0, most_s = 0;
 #pragma unroll 1
@@ -183,12 +169,12 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::Params& p
     const int end = static_cast<int>(ptx::uniform(
         query < task.len_q ? min(task.limits.len_kv, query + task.limits.high + 1) : begin));
     const uint8_t* const q = row_pointer(p.q, at.batch, task.head, at.q_row + query);
-    float largest = attention::kNoKey, sum = 0;
+    float largest = kNoKey, sum = 0;
     float o[kColumns] = {}, not_finite[kColumns] = {};
 #pragma unroll 1
     for (int first = begin; first < end; first += 32) {
       const int key = first + lane;
-      float score = attention::kNoKey;
+      float score = kNoKey;
       if (key < end) {
         const uint8_t* const k = row_pointer(p.k, at.batch, task.kv_head, at.kv_row + key);
         float dot = 0;
@@ -199,10 +185,9 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::Params& p
         score = score_of(dot);
       }
       const float raised = fmaxf(largest, warp_max(score));
-      const float reference = attention::finite_reference(raised);
-      const float rescale = ptx::exp2_approx((largest - reference) * attention::kLog2E);
-      const float weight =
-          key < end ? ptx::exp2_approx((score - reference) * attention::kLog2E) : 0.0F;
+      const float reference = finite_reference(raised);
+      const float rescale = ptx::exp2_approx((largest - reference) * kLog2E);
+      const float weight = key < end ? ptx::exp2_approx((score - reference) * kLog2E) : 0.0F;
       largest = raised;
       sum = sum * rescale + weight;
 #pragma unroll
@@ -226,13 +211,12 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::Params& p
     }
     sum = warp_sum(sum);
     const float sink = sink_of(p, task.head);
-    const float top = fmaxf(largest, sink), reference = attention::finite_reference(top);
-    const float factor = ptx::exp2_approx((largest - reference) * attention::kLog2E);
+    const float top = fmaxf(largest, sink), reference = finite_reference(top);
+    const float factor = ptx::exp2_approx((largest - reference) * kLog2E);
     const float all =
-        sum * factor +
-        (sink == attention::kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * attention::kLog2E));
+        sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
     if (p.lse != nullptr && at.column == 0) {
-      *lse_place(p, task, row) = sum == 0 ? sink : top + __log2f(all) * attention::kLn2;
+      *lse_place(p, task, row) = sum == 0 ? sink : top + __log2f(all) * kLn2;
     }
     if constexpr (S::kOptions) {
       if (sum != 0) most_s = max(most_s, magnitude_bits(__fdividef(factor, all)));
@@ -261,4 +245,4 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::Params& p
   }
 }
 
-}  // namespace flashcore::cuda::forward_fp8_sm90::throughput
+}  // namespace flashcore::cuda::attention::fp8

@@ -1,12 +1,13 @@
 // The element type of a tensor that resolve() accepts.
 #pragma once
 
-#include "cuda/convert/common/element_type.hpp"
+#include "cuda/attention/element_type.hpp"
 #include "flashcore/flashcore.hpp"
 
-namespace flashcore::cuda::convert {
+namespace flashcore::cuda::host {
 
-constexpr ElementType element_type_of(DType dtype) {
+constexpr attention::ElementType element_type(DType dtype) {
+  using attention::ElementType;
   switch (dtype) {
     case DType::f16:
       return ElementType::f16;
@@ -21,4 +22,4 @@ constexpr ElementType element_type_of(DType dtype) {
   }
 }
 
-}  // namespace flashcore::cuda::convert
+}  // namespace flashcore::cuda::host

@@ -6,7 +6,7 @@
 #include "cuda/attention/softcap.cuh"
 #include "cuda/attention/units.hpp"
 
-namespace flashcore::cuda::forward_fp8_sm90::throughput {
+namespace flashcore::cuda::attention::fp8 {
 
 __device__ __forceinline__ float clamped_to_finite(float x) {
   constexpr float kLargest = std::numeric_limits<float>::max();
@@ -14,9 +14,9 @@ __device__ __forceinline__ float clamped_to_finite(float x) {
 }
 
 // `scale`: the factor from products to scores, a finite number.
-__device__ __forceinline__ attention::SoftcapParams softcap_of(float cap, float scale) {
-  return {clamped_to_finite(__fdividef(scale, cap)), clamped_to_finite(scale * attention::kLog2E),
-          clamped_to_finite(cap * attention::kLog2E)};
+__device__ __forceinline__ SoftcapParams softcap_of(float cap, float scale) {
+  return {clamped_to_finite(__fdividef(scale, cap)), clamped_to_finite(scale * kLog2E),
+          clamped_to_finite(cap * kLog2E)};
 }
 
-}  // namespace flashcore::cuda::forward_fp8_sm90::throughput
+}  // namespace flashcore::cuda::attention::fp8

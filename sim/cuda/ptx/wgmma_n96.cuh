@@ -1,4 +1,0 @@
-// Stands for src/cuda/ptx/wgmma_n96.cuh: wgmma.cuh has every width.
-#pragma once
-
-#include "cuda/ptx/wgmma.cuh"
