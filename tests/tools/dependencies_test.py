@@ -30,7 +30,7 @@ class Dependencies(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         root = pathlib.Path(folder.name)
         for name in ("scripts/common.sh", *dependencies.FILES):
-            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
         shutil.copytree(ROOT / "cmake", root / "cmake")
         text = (root / path).read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELL = {"build_packages": "to build", "test_packages": "to test", "lint_packages": "to check", "rust_packages": "for Rust",
          "package_packages": "to release"}
 FILES = {"python/requirements-test.txt": "to test", "python/requirements-torch.txt": "to test",
-         "python/requirements-release.txt": "to release"}
+         "adapters/ggml/requirements.txt": "to test", "python/requirements-release.txt": "to release"}
 # Version in Debian 12 or of the list, licence, and why it is there. What CMake finds has its package's name.
 ABOUT = {
     "abigail-tools": ("2.2", "Apache-2.0 WITH LLVM-exception", "compares the C interface with the one on record"),
@@ -46,6 +46,7 @@ ABOUT = {
     "pkg-config": ("1.8.1", "ISC", "how programs in C find the library; tested"),
     "psutil": ("", "BSD-3-Clause", "memory of tests with PyTorch"),
     "pytest": ("", "MIT", "tests in Python"),
+    "PyYAML": ("", "MIT", "gguf-py needs it, for models in the stage `ggml`"),
     "pytest-timeout": ("", "MIT", "ends a test that hangs"),
     "pytest-xdist": ("", "MIT", "tests on all cores"),
     "python3": ("3.11.2", "PSF-2.0", "tools, and code that is generated"),
