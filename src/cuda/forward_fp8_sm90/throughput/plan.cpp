@@ -207,7 +207,7 @@ Variant variant(std::string_view name, Supports supports, decltype(Variant::plan
 }  // namespace
 
 std::vector<Variant> variants() {
-  constexpr std::string_view kOptions = "forward_fp8_sm90:options";
+  static constexpr std::string_view kOptions = "forward_fp8_sm90:options";
   const auto plain = [](host::Terms terms, bool is_192x64) {
     return [=](const ForwardProblem& p, const PlanContext& context) {
       return plan<Params>(kFamily, is_192x64 ? k192x64 : choose_config(p.head_dim_qk), terms, p,
