@@ -39,8 +39,9 @@ AMX = ["-include", "immintrin.h", "-DFLASHCORE_SIMD_TARGET=HWY_AVX3",
        '-DFLASHCORE_SIMD_EXTRA=",avx512bf16,amx-tile,amx-bf16"']
 
 
-# Nothing of ours, and the simulator, whose own headers stand for CUDA's: its build compiles them.
-ELSEWHERE = ("out", "sim")
+# Nothing of ours; the simulator, whose own headers stand for CUDA's: its build compiles them; and what needs the headers
+# of other projects.
+ELSEWHERE = ("out", "sim", "adapters")
 
 
 class Tree:
