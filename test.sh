@@ -122,7 +122,7 @@ configured_for_lint() {
   fi
   configured build-lint -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON -DFLASHCORE_UNITY=OFF \
     -DFLASHCORE_PCH=OFF || return 1
-  (cd build && find . -path '*/generated/*' \( -name '*.hpp' -o -name '*.inc' \) -print0 |
+  (cd build && find . -path '*/generated/*' \( -name '*.hpp' -o -name '*.cuh' -o -name '*.inc' \) -print0 |
     tar -c --null -T -) | tar -x -C build-lint
 }
 

@@ -48,7 +48,8 @@ class Tree:
     """Our files and what they include."""
 
     def __init__(self, build):
-        self.roots = [ROOT, ROOT / "include", ROOT / "src", build / "src" / "generated"]
+        self.roots = [ROOT, ROOT / "include", ROOT / "src", build / "src" / "generated",
+                      build / "src" / "cuda" / "generated"]
 
     def headers(self):
         """Paths of our headers, relative to the root, without what was built."""
