@@ -61,9 +61,11 @@ check() {
   if (($1 == 0)); then passed=$((passed + 1)); else failed=$((failed + 1)); say "FAILED: $2"; fi
 }
 uses_flashcore() { grep -q 'FlashCore: computes attention' "$1"; }
-for types in 'f16 f16' 'bf16 bf16' 'q8_0 q8_0' 'q4_0 q4_0'; do
-  read -r k v <<<"$types"
-  cache=(-ctk "$k" -ctv "$v")
+# The most divergence, and the least share of equal most likely tokens. With q8_0 and q4_0 ggml also rounds queries to
+# q8_0. A scale that is wrong by a tenth gives 0.006 and 81%, and 0.013 and 74%.
+for limits in 'f16 1e-4 99' 'bf16 1e-4 99' 'q8_0 1e-3 90' 'q4_0 4e-3 85'; do
+  read -r k most least <<<"$limits"
+  cache=(-ctk "$k" -ctv "$k")
   "$bin/llama-perplexity" "${own[@]}" "${cache[@]}" -f docs/semantics.md -c 512 --chunks 4 \
     --save-all-logits "$directory/logits" >"$directory/own.txt" 2>&1 || true
   GGML_BACKEND_PATH=$plugin "$bin/llama-perplexity" "${own[@]}" "${cache[@]}" -f docs/semantics.md -c 512 --chunks 4 \
@@ -72,7 +74,8 @@ for types in 'f16 f16' 'bf16 bf16' 'q8_0 q8_0' 'q4_0 q4_0'; do
   same=$(sed -nE 's/^Same top p: +([0-9.]+).*/\1/p' "$directory/ours.txt")
   say "model, cache $k: mean KL divergence ${divergence:-none}, same most likely token ${same:-none}%"
   status=0
-  awk -v d="${divergence:-9}" -v s="${same:-0}" 'BEGIN {exit !(d < 1e-4 && s > 99)}' &&
+  awk -v d="${divergence:-9}" -v s="${same:-0}" -v most="$most" -v least="$least" \
+    'BEGIN {exit !(d < most && s > least)}' &&
     uses_flashcore "$directory/ours.txt" || status=1
   check "$status" "the model's logits with a cache of $k: $directory/ours.txt"
 done
