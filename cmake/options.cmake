@@ -13,6 +13,9 @@ option(FLASHCORE_WHEEL "Build the shared library for a Python wheel: libstdc++ i
 if(FLASHCORE_WHEEL)
   set(FLASHCORE_LIBRARY_ONLY ON)
 endif()
+if(FLASHCORE_LIBRARY_ONLY)
+  set(FLASHCORE_TESTS OFF)
+endif()
 # Only with the compilers of the checks: other compilers may have more warnings, and must still build.
 set(werror OFF)
 if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Clang 14)[.]")

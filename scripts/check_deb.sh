@@ -29,35 +29,25 @@ library=$(dpkg-deb --field "${packages[0]}" Package)
 
 passed=0
 failed=0
-check() {
-  local text=$1
-  shift
-  if quietly "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    say "FAILED: $text"
-  fi
-}
-check "lintian" lintian --fail-on error,warning --suppress-tags-from-file cmake/package/lintian.txt "${packages[@]}"
+check_that "lintian" quietly lintian --fail-on error,warning --suppress-tags-from-file cmake/package/lintian.txt "${packages[@]}"
 make_fresh_system packages
 mkdir "$system/given"
 cp "${packages[@]}" tests/consumers/c/main.c "$system/given"
 
-check "the library is installed with what it needs, and nothing more" in_fresh_system "
+check_that "the library is installed with what it needs, and nothing more" quietly in_fresh_system "
   apt-get install -q -y --no-install-recommends /given/$library*.deb && ldconfig -p | grep -F libflashcore.so.${library#libflashcore} &&
   ! find / -xdev -name 'flashcore.h' | grep ."
-check "a C program" in_fresh_system "
+check_that "a C program" quietly in_fresh_system "
   apt-get install -q -y --no-install-recommends /given/libflashcore-dev*.deb gcc libc6-dev pkg-config &&
   gcc -std=c11 -D_GNU_SOURCE /given/main.c -o /given/main \$(pkg-config --cflags --libs flashcore) -lm && /given/main"
-check "the command" in_fresh_system "
+check_that "the command" quietly in_fresh_system "
   apt-get install -q -y --no-install-recommends /given/flashcore-tools*.deb &&
   flashcore --version | grep -Fx 'flashcore $version' && flashcore run --shape 1,2,64,32 --causal --check --device cpu"
-check "each package has the version of the source" in_fresh_system "
+check_that "each package has the version of the source" quietly in_fresh_system "
   dpkg-query -W -f='\${Version}\n' $library libflashcore-dev flashcore-tools | grep -cFx $version | grep -x 3"
-check "installed files are hardened" scripts/check_hardening.py "$system/usr/bin/flashcore" \
+check_that "installed files are hardened" quietly scripts/check_hardening.py "$system/usr/bin/flashcore" \
   "$system/usr/bin/flashcore_evolve_runner" "$system"/usr/lib/*/"libflashcore.so.$version"
-check "what is removed leaves nothing" in_fresh_system "
+check_that "what is removed leaves nothing" quietly in_fresh_system "
   dpkg --purge flashcore-tools libflashcore-dev $library && ! find /usr /etc -xdev -name '*flashcore*' | grep ."
 (cd "$directory/packages" && sha256sum ./*.deb && du -k ./*.deb)
 rm -rf "$system"

@@ -92,6 +92,18 @@ build() {
   cmake --build "$directory" -j "$(job_count)" "${targets[@]}"
 }
 
+# check_that TEXT COMMAND...: counts the command in `passed` or `failed`, and says TEXT if it fails.
+check_that() {
+  local text=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    say "FAILED: $text"
+  fi
+}
+
 # kept_environment NAME REQUIREMENTS...: sets `environment` and `python`, a Python environment with the packages of
 # these files that is kept in the user's cache folder. Nothing is fetched when they have not changed.
 kept_environment() {

@@ -25,15 +25,8 @@ export CARGO_TERM_COLOR=never
 
 passed=0
 failed=0
-check() { check_aloud quietly "$@"; }
-check_aloud() {
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    say "FAILED: ${*#quietly}"
-  fi
-}
+check() { check_that "$*" quietly "$@"; }
+check_aloud() { check_that "$*" "$@"; }
 
 # run_tests COMMAND...: runs `cargo test`; counts the tests, and a failure of the command.
 run_tests() {

@@ -48,30 +48,20 @@ mkdir "$directory/one/unpacked"
 
 passed=0
 failed=0
-check() {
-  local text=$1
-  shift
-  if quietly "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    say "FAILED: $text"
-  fi
-}
-check "both have the same bytes" diff -r "$directory/one/dist" "$directory/the_other/dist"
-check "auditwheel" grep -F "$platform" <(auditwheel show "${wheel[0]}")
+check_that "both have the same bytes" quietly diff -r "$directory/one/dist" "$directory/the_other/dist"
+check_that "auditwheel" quietly grep -F "$platform" <(auditwheel show "${wheel[0]}")
 names_no_folder() { ! grep -rlaF -e "$root" -e "$directory" -e "$HOME/" "$1"; }
-check "no folder of this machine is in it" names_no_folder "$directory/one/unpacked"
+check_that "no folder of this machine is in it" quietly names_no_folder "$directory/one/unpacked"
 is_small() { (($(du -k "$1" | cut -f1) <= most_kilobytes)); }
-check "it is at most $most_kilobytes KB" is_small "${wheel[0]}"
+check_that "it is at most $most_kilobytes KB" quietly is_small "${wheel[0]}"
 has_parts() {
   "$python" -c 'import json, sys
 parts = json.load(open(sys.argv[1]))
 assert parts["bomFormat"] == "CycloneDX" and len(parts["components"]) >= 4
 assert all(part["version"] for part in parts["components"])' "$1"
 }
-check "it lists its parts" has_parts "$directory"/one/unpacked/flashcore-*.dist-info/sboms/flashcore.cdx.json
-check "it is hardened" scripts/check_hardening.py "$directory/one/unpacked"
+check_that "it lists its parts" quietly has_parts "$directory"/one/unpacked/flashcore-*.dist-info/sboms/flashcore.cdx.json
+check_that "it is hardened" quietly scripts/check_hardening.py "$directory/one/unpacked"
 
 make_fresh_system wheel
 mkdir "$system/given"
@@ -87,7 +77,7 @@ assert o.shape == (1, 8, 128, 64) and np.allclose(o[:, :, 0], q[:, :, 0], atol=1
 assert time.process_time() < 0.5, f"the first result took {time.process_time()} s of the processor"
 print(flashcore.__version__)""")
 PYTHON
-check "the README's example, where there is no compiler" in_fresh_system "
+check_that "the README's example, where there is no compiler" quietly in_fresh_system "
   apt-get install -q -y --no-install-recommends python3-venv && ! command -v gcc &&
   python3 -m venv /env && /env/bin/pip install /given/*.whl && /env/bin/python /given/example.py"
 rm -rf "$system"
