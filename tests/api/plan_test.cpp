@@ -151,21 +151,6 @@ TEST_P(PlanOfKernel, ManyThreadsRunOnePlan) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Plans, ManyThreadsPlanAtOnce) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([] {
-      const Result<Plan> plan = make_plan(some_problem());
-      ASSERT_TRUE(plan.ok());
-      Data data(*plan, 1);
-      EXPECT_TRUE(data.run(*plan).ok());
-      EXPECT_FALSE(devices().empty());
-      EXPECT_FALSE(build_info().version.empty());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST_P(PlanOfKernel, WrongWorkspaceIsRefusedAndNothingIsWritten) {
   const Plan plan = plan_of(GetParam(), 0);
   Data data(plan, 1);
