@@ -35,6 +35,14 @@ std::vector<flashcore::tests::FileCase> table_cases() {
   return cases;
 }
 
+// A file of each kind that is small; `kind`: documents_fuzz's first byte.
+bool add_document(std::vector<flashcore::tests::FileCase>& cases, char kind, const char* name) {
+  std::ifstream file(std::string(FLASHCORE_SOURCE "/") + name, std::ios::binary);
+  cases.emplace_back().bytes =
+      kind + std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  return file.good() || file.eof();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -43,7 +51,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::filesystem::path directory = argv[1];
+  std::vector<flashcore::tests::FileCase> documents;
+  const bool read =
+      add_document(documents, 0, "bench/cases/few_keys.json") &&
+      add_document(documents, 0, "bench/cases/backward_packed.json") &&
+      add_document(documents, 1, "docs/evidence/quantization.json") &&
+      add_document(documents, 1, "docs/evidence/verify-forward_sm80_paged-sanitizers.json");
   const bool written =
+      read && write_all(directory / "documents_fuzz", documents) &&
       write_all(directory / "safetensors_fuzz", flashcore::tests::safetensors_cases()) &&
       write_all(directory / "npy_fuzz", flashcore::tests::npy_cases()) &&
       write_all(directory / "tuning_fuzz", table_cases());
