@@ -170,17 +170,17 @@ void draw_scales(Random& random, Problem& problem, const Sizes& s, int64_t seqle
 
 // One problem in six gets an fp8 O, half of these with a scale, and each of the largest values.
 void draw_more_outputs(Random random, Problem& problem, const Sizes& s, const RandomSpace& space) {
-  if (!space.more_outputs || !random.chance(1.0 / 6)) return;
+  if (!(space.more_outputs || space.max_logit) || !random.chance(1.0 / 6)) return;
   const auto of_heads = [&] {
     const int64_t batch = random.chance(0.4) ? 1 : s.batch;
     return TensorDesc::contiguous(DType::f32, {batch, random.chance(0.4) ? 1 : s.heads_q});
   };
-  if (space.any_dtype && space.fp8 && random.chance(0.6)) {
+  if (space.more_outputs && space.any_dtype && space.fp8 && random.chance(0.6)) {
     problem.o.dtype = random.pick({DType::f8e4m3, DType::f8e5m2});
     if (random.chance(0.5)) problem.o_scale = of_heads();
   }
-  if (random.chance(0.6)) problem.amax_o = of_heads();
-  if (random.chance(0.6)) problem.amax_s = of_heads();
+  if (space.more_outputs && random.chance(0.6)) problem.amax_o = of_heads();
+  if (space.more_outputs && random.chance(0.6)) problem.amax_s = of_heads();
   if (problem.amax_s && random.chance(0.3)) {  // not dense
     problem.amax_s->stride[0] += 3;
     if (problem.amax_s->shape[0] == 1) problem.amax_s->stride[1] = 2;

@@ -28,7 +28,7 @@ struct RandomSpace {
   bool grouped_heads = true;  // Hq > Hkv
   bool dropout_state = true;  // half of the dropout has its seed in memory
   bool more_outputs = false;  // O of fp8 with a scale, and largest values
-  bool max_logit = false;     // among these
+  bool max_logit = false;     // the largest score of each head
   bool mixes_fp8 = false;     // K and V may have other fp8 types than Q
   double transposed_v = 0;    // fraction of the fp8 V in one piece to store transposed
   bool hostile_values =

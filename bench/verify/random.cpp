@@ -128,6 +128,12 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
       if (space.*outputs && is_computed(Draw(number, space), tested)) return Draw(number, space);
       space.*outputs = false;
     }
+    if (asked.space.max_logit) {  // without the others
+      space.max_logit = true;
+      Draw draw(number, space);
+      if (draw.problem().max_logit && is_computed(draw, tested)) return draw;
+      space.max_logit = false;
+    }
     Draw draw(number, space);
     if (attempt == last || is_computed(draw, tested)) return draw;
   }

@@ -159,6 +159,14 @@ T atomicMax(T* p, std::type_identity_t<T> x,
   return was;
 }
 template <class T>
+T atomicMin(T* p, std::type_identity_t<T> x,
+            ::flashcore::sim::Site site = ::flashcore::sim::Site::here()) {
+  const ::flashcore::sim::AtomicAccess access(p, sizeof(T), site);
+  const T was = access.load(p);
+  access.store(p, x < was ? x : was);
+  return was;
+}
+template <class T>
 T atomicExch(T* p, std::type_identity_t<T> x,
              ::flashcore::sim::Site site = ::flashcore::sim::Site::here()) {
   const ::flashcore::sim::AtomicAccess access(p, sizeof(T), site);

@@ -242,6 +242,12 @@ std::vector<Problem> more_outputs(const std::vector<Problem>& problems) {
   return all;
 }
 
+std::vector<Problem> largest_scores() {
+  std::vector<Problem> all = {problem_of(DType::f16), problem_of(DType::bf16)};
+  for (Problem& one : all) one.max_logit = TensorDesc::contiguous(DType::f32, {4, 16});
+  return all;
+}
+
 PlanContext on_cpu() {
   PlanContext context;
   context.device = cpu_device();
@@ -327,6 +333,7 @@ std::string forward_table() {
        {"... 512 queries over pages of 16 and of 4 rows", chunks()},
        {"... tree masks", tree_masks()},
        {"... MLA: keys of 576 elements, values their first 512", mla()},
+       {"... the largest score of each head", largest_scores()},
        {"f32, every feature", fp32()},
        {"fp8 e4m3, head_dim 64 and 128, scales per head: full, causal, windows, GQA, lengths, "
         "sinks, LSE",

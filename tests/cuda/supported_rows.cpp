@@ -78,6 +78,11 @@ SupportedRow sm80(std::string_view name, Dtypes q) {
           .qk = {.most = 256},
           .arch = kFromAmpere};
 }
+SupportedRow sm80_half() {
+  SupportedRow row = sm80("forward_sm80_throughput", k16Bits);
+  row.computes = row.computes | max_logit;
+  return row;
+}
 SupportedRow sm80_fp8() {
   SupportedRow row = sm80("forward_sm80_throughput:fp8", kBothFp8);
   row.computes = row.computes | kLargest | Features{k_apart, block_scales, o_scale};
@@ -192,7 +197,7 @@ const std::vector<SupportedRow>& supported_rows() {
       latency("forward_sm80_latency", kFromAmpere, kUnmapped),
       latency("forward_sm90_latency", kHopper, unmapped_o),
       latency("forward_sm90_latency:wide", kHopper, unmapped_o),
-      sm80("forward_sm80_throughput", k16Bits),
+      sm80_half(),
       sm80("forward_sm80_throughput:f32", {DType::f32}),
       sm80("forward_sm80_throughput:split_kv", k16Or32Bits),
       sm80_fp8(),

@@ -109,6 +109,9 @@ std::vector<Problem> problems_of_head_dims() {
       Problem pairs = dense;
       pairs.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 512, 512});
       all.push_back(pairs);
+      Problem scores = dense;
+      scores.max_logit = TensorDesc::contiguous(DType::f32, {1, 8});
+      all.push_back(scores);
       dense.dropout_p = 0.1F;
       dense.dropout_state = TensorDesc::contiguous(DType::i64, {2});
       all.push_back(dense);

@@ -50,6 +50,9 @@ FAULTS = [
     Fault("sm80_fp8_scales_of_the_first_keys", STORED_UNIT, STORED_BLOCKS, [
         (SM80 + "fp8_scales.cuh", "of_key(min(first_key + lane % (8 * kProducts), len_kv - 1))",
          "of_key(min(lane % (8 * kProducts), len_kv - 1))")], "max scaled error", more=True),
+    Fault("sm80_largest_scores_of_one_sign", "forward_sm80/throughput/fp16_config0_logits.cu",
+          problem("forward_sm80_throughput", "--shape 1,2,100,64 --max-logit"), [
+        (SM80 + "outputs.cuh", "    if (bits < kSign) {\n", "    if (bits > kSign) {\n")], "max_logit", more=True),
     Fault("sm80_latency_not_awaited", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
         (SM80_LATENCY + "attend.cuh", "  ptx::cp_async_wait<kPending>();\n", "")],
           "read of bytes in flight", more=True),

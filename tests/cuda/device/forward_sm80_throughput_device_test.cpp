@@ -1,6 +1,7 @@
-// forward_sm80_throughput on a GPU: values that are not finite, and dropout with its seed in memory.
+// forward_sm80_throughput on a GPU: values that are not finite, dropout with its seed in memory, the largest scores.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -70,6 +71,34 @@ TEST_P(ForwardSm80Device, ADroppedInfinityIsNaN) {
           nan ? std::numeric_limits<double>::quiet_NaN() : (key % 3 == 0 ? kInfinity : -kInfinity));
   }
   expect_its_gate(options_of(GetParam()), host);
+}
+
+// Scores of any sign; heads with a score that is NaN or +inf, with infinities of V, and without a key.
+TEST_P(ForwardSm80Device, TheLargestScoresPassTheirGate) {
+  const Subject& s = GetParam();
+  if (s.kernel != "forward_sm80_throughput") GTEST_SKIP() << "has no such output";
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const bool of_batch : {false, true}) {
+    Problem problem = problem_of(s, 3);
+    problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
+    problem.max_logit = TensorDesc::contiguous(DType::f32, {of_batch ? 1 : 3, of_batch ? 1 : 4});
+    for (const float scale : {-0.3F, 0.2F}) {
+      problem.softmax_scale = scale;
+      bench::HostProblem host = bench::make_host_problem(problem, 17);
+      const auto keys = static_cast<double>(s.seqlen_kv);
+      host.at("seqlens_kv").set(0, keys);
+      host.at("seqlens_kv").set(1, std::floor(keys / 2));
+      host.at("seqlens_kv").set(2, 0);
+      SCOPED_TRACE(testing::Message() << "scale " << scale << (of_batch ? ", of all" : ""));
+      expect_its_gate(options_of(s), host);
+      for (int64_t i = 0; i < s.head_dim; ++i)
+        host.at("v").set(i, i % 2 == 0 ? kInfinity : -kInfinity);
+      host.at("q").set(0, std::numeric_limits<double>::quiet_NaN());
+      expect_its_gate(options_of(s), host);
+      host.at("q").set(0, kInfinity);
+      expect_its_gate(options_of(s), host);
+    }
+  }
 }
 
 // A row is NaN by a NaN in its query, or by its sink, whatever infinity its keys have in V.

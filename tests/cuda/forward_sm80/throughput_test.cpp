@@ -77,10 +77,10 @@ TEST(ForwardSm80ThroughputConfig, Fp32HasATileForEveryHeadDimensionOfALaunch) {
   }
 }
 
-TEST(ForwardSm80ThroughputConfig, WhatIsStoredInFp8HasATileForEveryHeadDimension) {
+TEST(ForwardSm80ThroughputConfig, TheFewTilesOfFp8AndOfLogitsHaveEveryHeadDimension) {
   for (int qk = 1; qk <= 256; ++qk) {
     for (int v = 1; v <= 256; ++v) {
-      const Config& config = kConfigs[static_cast<size_t>(config_with_fp8(choose_config(qk, v)))];
+      const Config& config = kConfigs[static_cast<size_t>(config_of_few(choose_config(qk, v)))];
       ASSERT_TRUE(config.head_dim_qk >= qk && config.head_dim_v >= v) << qk << "/" << v;
       ASSERT_EQ(config.element_bytes, 2);
     }

@@ -32,6 +32,7 @@ enum class Features {
            // an O of another type, splits of the keys
   fp8,     // like `all`, with Q, K and V stored in fp8
   paged,   // like `none`, with keys and values in a cache
+  logits,  // like `all`, with the largest score of each head
 };
 
 // A kernel made for biases reads them in pieces of four keys.
@@ -111,7 +112,7 @@ inline constexpr int kHalfConfigs = 5;  // for 16-bit inputs
 
 inline constexpr int kLargestHeadDim = 256;
 inline constexpr int kCombineRows = 4;    // per block of the kernel that joins splits
-inline constexpr int kZeroThreads = 128;  // per block of the kernel that zeroes largest values
+inline constexpr int kFillThreads = 128;  // per block of the kernels that fill largest values
 
 // Maximum number of columns of V and O per launch: fp32 has
 // no registers for more, and computes longer rows in parts.
@@ -129,9 +130,9 @@ constexpr int config_with_all(int config) { return config == 1 ? 2 : config; }
 static_assert(kConfigs[1].block_q() == kConfigs[2].block_q() &&
               kConfigs[1].threads() == kConfigs[2].threads());
 
-// Returns the row whose kernel serves a row's head dimensions if inputs
-// are stored in fp8: there are few such kernels, as each has all features.
-constexpr int config_with_fp8(int config) {
+// Returns the row whose kernel serves a row's head dimensions with Features::fp8 or
+// Features::logits: there are few such kernels, as each has all features.
+constexpr int config_of_few(int config) {
   if (config == 3) return 4;
   return config_with_all(config);
 }

@@ -103,6 +103,7 @@ __device__ __forceinline__ void finish_rows(const P& p, const Task& task, WarpSt
   float rescale = kFeatures == Features::all && p.dropout ? p.dropout_rescale : 1.0F;
   if constexpr (kHasScales<P>) rescale *= value_factor<kConfig>(p);
   [[maybe_unused]] Largest largest;
+  [[maybe_unused]] LargestScore logit;
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
@@ -113,6 +114,7 @@ __device__ __forceinline__ void finish_rows(const P& p, const Task& task, WarpSt
           largest.add(largest_probability(w.reference[g][slot] * unit, w.sum[g][slot], sink));
         }
       }
+      if constexpr (kHasLogits<P>) logit.add(w.reference[g][slot] * unit, w.sum[g][slot]);
       const float lse = finish_row<kConfig>(w, g, slot, sink, rescale, unit);
       if (p.lse != nullptr && lane % 4 == 0 && row < task.sequence.rows_q) {
         p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
@@ -121,6 +123,7 @@ __device__ __forceinline__ void finish_rows(const P& p, const Task& task, WarpSt
     }
   }
   if constexpr (kHasScales<P>) largest.put(p.amax_s, task);
+  if constexpr (kHasLogits<P>) logit.put(p.max_logit, task);
 }
 
 // Returns the element offset of column 0 of query `row`.

@@ -45,6 +45,12 @@ struct Told<Features::all> {
 };
 
 template <>
+struct Told<Features::logits> {
+  using Type = LogitParams;
+  static constexpr Features kLooksFor = Features::all;
+};
+
+template <>
 struct Told<Features::fp8> {
   using Type = Fp8Params;
   static constexpr Features kLooksFor = Features::all;

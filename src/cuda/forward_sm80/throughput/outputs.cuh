@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "cuda/attention/encode_fp8.hpp"
 #include "cuda/attention/units.hpp"
@@ -44,6 +46,10 @@ __device__ inline bool is_nan_at(ElementType type, const void* data, int64_t at)
   }
 }
 
+// True if a kernel's parameters have a place for the largest scores.
+template <class P>
+inline constexpr bool kHasLogits = std::is_base_of_v<LogitParams, P>;
+
 // The largest of a warp's nonnegative numbers. Their bits
 // compare like the numbers, with NaN as the largest.
 struct Largest {
@@ -61,6 +67,40 @@ struct Largest {
     if (threadIdx.x % 32 != 0 || bits == 0) return;
     float* const to = values.data + task.batch * values.batch + task.head * values.head;
     atomicMax(reinterpret_cast<uint32_t*>(to), bits);
+  }
+};
+
+// The largest of a warp's scores, of any sign, with NaN as the largest.
+struct LargestScore {
+  float value = -kInfinity;
+
+  // A row's largest score that is no NaN, and its sum: NaN if it sees a score that is NaN or +inf.
+  __device__ __forceinline__ void add(float largest, float sum) {
+    if (sum != 0) raise(isnan(sum) ? sum : largest);
+  }
+  // Bits of floats as integers are in order where the sign is +, and in reverse where it is -.
+  __device__ __forceinline__ void put(const LargestValues& values, const Task& task) {
+    if (values.data == nullptr) return;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      raise(__shfl_xor_sync(0xffffffffU, value, step));
+    }
+    if (threadIdx.x % 32 != 0) return;
+    float* const to = values.data + task.batch * values.batch + task.head * values.head;
+    const uint32_t bits = isnan(value) ? 0x7fffffffU : __float_as_uint(value);
+    if (bits < kSign) {
+      atomicMax(reinterpret_cast<int*>(to), static_cast<int>(bits));
+    } else {
+      atomicMin(reinterpret_cast<uint32_t*>(to), bits);
+    }
+  }
+
+ private:
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  static constexpr uint32_t kSign = 0x80000000U;
+
+  __device__ __forceinline__ void raise(float x) {
+    if (x > value || isnan(x)) value = x;
   }
 };
 

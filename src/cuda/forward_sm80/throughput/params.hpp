@@ -118,6 +118,11 @@ struct ChunkStrides {
   uint32_t lead, head, row;  // lead: from page to page, or from sequence to sequence
 };
 
+// With Features::logits: the largest score of each head, which starts as -inf.
+struct LogitParams : StateParams {
+  LargestValues max_logit;
+};
+
 // With Features::paged: the cache that holds the keys. Contiguous
 // keys are a page of so many rows that there is no second one.
 struct PagedParams : Params {
@@ -131,16 +136,29 @@ struct LaunchParams : Fp8Params {
   attention::KvCacheParams cache;
   int table_step;
   ChunkStrides k_chunks, v_chunks;
+  LargestValues max_logit;
 
-  // Copies all bytes, including padding: recorded launches are compared bytewise.
+  operator LogitParams() const {
+    auto told = part<LogitParams, StateParams>();
+    told.max_logit = max_logit;
+    return told;
+  }
   operator PagedParams() const {
-    PagedParams told;
-    std::memset(static_cast<void*>(&told), 0, sizeof told);
-    static_cast<Params&>(told) = *this;
+    auto told = part<PagedParams, Params>();
     told.cache = cache;
     told.table_step = table_step;
     told.k_chunks = k_chunks;
     told.v_chunks = v_chunks;
+    return told;
+  }
+
+ private:
+  // Has no other bytes in its padding than 0: recorded launches are compared bytewise.
+  template <class Told, class Common>
+  Told part() const {
+    Told told;
+    std::memset(static_cast<void*>(&told), 0, sizeof told);
+    static_cast<Common&>(told) = *this;
     return told;
   }
 };

@@ -59,7 +59,7 @@ struct Launch {
 struct Planned {
   Launch own;
   Launch any;  // with all features: where pointers or strides turn out to be unaligned
-  launch::Kernel combine, zero;
+  launch::Kernel combine, zero, lowest;
 };
 
 const Config& config_of(const Choice& choice) {
@@ -73,13 +73,13 @@ int block_q_of(const Choice& choice) {
 
 // The instance that computes all that `choice` does, and everything else too.
 Choice with_all_features(Choice choice) {
-  if (choice.features == Features::fp8 || choice.features == Features::paged) return choice;
+  if (choice.features >= Features::fp8) return choice;
   const int config = choice.config == kPairedRow ? kPairedConfig.fallback : choice.config;
   return {choice.dtype, config_with_all(config), Features::all};
 }
 
 std::string_view features_name(Features features) {
-  constexpr std::string_view kNames[] = {"none", "scores", "all", "fp8", "paged"};
+  constexpr std::string_view kNames[] = {"none", "scores", "all", "fp8", "paged", "logits"};
   return kNames[static_cast<size_t>(features)];
 }
 
@@ -199,8 +199,12 @@ void bind_scales(Fp8Params& params, const ForwardProblem& p, const Arguments& ar
   params.k_scale.data = p.k_scale.present && has_keys ? args.k_scale : nullptr;
   params.v_scale.data = p.v_scale.present && has_keys ? args.v_scale : nullptr;
   params.o_scale.data = p.o_scale.present ? args.o_scale : nullptr;
+}
+
+void bind_largest(LaunchParams& params, const ForwardProblem& p, const Arguments& args) {
   params.amax_o.data = p.amax_o.present ? args.amax_o : nullptr;
   params.amax_s.data = p.amax_s.present ? args.amax_s : nullptr;
+  params.max_logit.data = p.max_logit.present ? args.max_logit : nullptr;
 }
 
 // Strides that lead nowhere may be anything.
@@ -263,6 +267,7 @@ LaunchParams make_params(const ForwardProblem& p, const Config& config, int bloc
   params.dropout_rescale = dropout_rescale(p.dropout_p);
   params.dropout_state_step = p.dropout_state.batch;
   set_fp8(params, p);
+  params.max_logit = largest_values(p.max_logit);
   set_cache(params, p);
   return params;
 }
@@ -275,6 +280,7 @@ bool bind(LaunchParams& params, const ForwardProblem& p, const Arguments& args) 
   host::bind_forward_params(params, p, args);
   host::bind_cache_params(params.cache, p, args);
   bind_scales(params, p, args);
+  bind_largest(params, p, args);
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
@@ -306,12 +312,13 @@ int64_t partial_rows(const ForwardProblem& p) {
 
 // Returns whether the query heads of a KV head have scales or largest values of their own.
 bool has_numbers_by_head(const ForwardProblem& p) {
-  return p.q_scale.head != 0 || p.o_scale.head != 0 || p.amax_o.head != 0 || p.amax_s.head != 0;
+  return p.q_scale.head != 0 || p.o_scale.head != 0 || p.amax_o.head != 0 || p.amax_s.head != 0 ||
+         p.max_logit.head != 0;
 }
 
 // Returns whether there are outputs that combine_splits does not write.
-bool has_fp8_outputs(const ForwardProblem& p) {
-  return is_fp8(p.o_dtype) || p.amax_o.present || p.amax_s.present;
+bool has_more_outputs(const ForwardProblem& p) {
+  return is_fp8(p.o_dtype) || p.amax_o.present || p.amax_s.present || p.max_logit.present;
 }
 
 // Cuts the keys; the bytes of workspace that this takes.
@@ -345,15 +352,21 @@ LaunchParams columns_from(const LaunchParams& all, int64_t column, const Config&
 }
 
 // Largest values, which have elements even where nothing else has one.
-Status zero_largest_values(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+Status fill_largest_values(const ForwardProblem& p, const Planned& planned, const Arguments& args,
                            const launch::Launcher& launcher) {
-  Fp8Params params = planned.own.params;
-  bind_scales(params, p, args);
-  for (const LargestValues& values : {params.amax_o, params.amax_s}) {
+  LaunchParams params = planned.own.params;
+  bind_largest(params, p, args);
+  const struct {
+    const LargestValues& values;
+    const launch::Kernel& kernel;
+  } fills[] = {{params.amax_o, planned.zero},
+               {params.amax_s, planned.zero},
+               {params.max_logit, planned.lowest}};
+  for (const auto& [values, kernel] : fills) {
     if (values.data == nullptr) continue;
-    const int64_t blocks = (values.batches * values.heads + kZeroThreads - 1) / kZeroThreads;
+    const int64_t blocks = (values.batches * values.heads + kFillThreads - 1) / kFillThreads;
     FLASHCORE_RETURN_IF_ERROR(
-        launcher.launch(planned.zero, {.blocks = dim3(static_cast<unsigned int>(blocks))}, values));
+        launcher.launch(kernel, {.blocks = dim3(static_cast<unsigned int>(blocks))}, values));
   }
   return {};
 }
@@ -368,6 +381,8 @@ Status start(const launch::Launcher& launcher, const Launch& launch, const Launc
       return launcher.launch(launch.kernel, grid, static_cast<const StateParams&>(params));
     case Features::paged:
       return launcher.launch(launch.kernel, grid, PagedParams(params));
+    case Features::logits:
+      return launcher.launch(launch.kernel, grid, LogitParams(params));
     default:
       return launcher.launch(launch.kernel, grid, static_cast<const Params&>(params));
   }
@@ -375,9 +390,7 @@ Status start(const launch::Launcher& launcher, const Launch& launch, const Launc
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, const launch::Launcher& launcher) {
-  if (p.amax_o.present || p.amax_s.present) {
-    FLASHCORE_RETURN_IF_ERROR(zero_largest_values(p, planned, args, launcher));
-  }
+  FLASHCORE_RETURN_IF_ERROR(fill_largest_values(p, planned, args, launcher));
   if (planned.own.blocks == 0) return {};  // no other output has an element
   LaunchParams params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.choice == planned.any.choice;
@@ -422,7 +435,7 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   Planned planned{};
   const bool paged = kind == Kind::paged;
   const bool splits =
-      kind == Kind::split_kv || (!paged && splits_keys(asked, context) && !has_fp8_outputs(asked) &&
+      kind == Kind::split_kv || (!paged && splits_keys(asked, context) && !has_more_outputs(asked) &&
                                  context.config != kWhole);
   Choice choice = {.dtype = p.dtype,
                    .config = config_index(p),
@@ -447,6 +460,9 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
     }
     if (p.amax_o.present || p.amax_s.present) {
       FLASHCORE_RETURN_IF_ERROR(loader.load(planned.zero, kName, "zero_largest"));
+    }
+    if (p.max_logit.present) {
+      FLASHCORE_RETURN_IF_ERROR(loader.load(planned.lowest, kName, "lowest_largest"));
     }
     if (splits) FLASHCORE_RETURN_IF_ERROR(loader.load(planned.combine, kName, "combine"));
   }

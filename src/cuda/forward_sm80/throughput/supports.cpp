@@ -102,9 +102,9 @@ int64_t most_keys(const ForwardProblem& p) {
 int config_index(const ForwardProblem& p) {
   const auto bytes = static_cast<int>(size_of(p.dtype));
   if (p.head_dim_v > kLargestHeadDim) return -1;
-  if (is_fp8(p.dtype)) {
+  if (is_fp8(p.dtype) || p.max_logit.present) {
     const int config = choose_config(p.head_dim_qk, p.head_dim_v);
-    return config < 0 ? config : config_with_fp8(config);
+    return config < 0 ? config : config_of_few(config);
   }
   return choose_config(p.head_dim_qk, std::min<int64_t>(p.head_dim_v, launch_columns(bytes)),
                        bytes);
@@ -128,7 +128,9 @@ Supports supports(Kind kind) {
                       std::string refusal = refuse_sizes(p, kind);
                       return refusal.empty() && kind == Kind::paged ? refuse_cache(p) : refusal;
                     }};
-  if (kind == Kind::fp8) {
+  if (kind == Kind::half) {
+    supports.features = supports.features | max_logit;
+  } else if (kind == Kind::fp8) {
     supports.features = supports.features | feature_sets::kMagnitudes |
                         flashcore::Features{k_apart, block_scales, o_scale};
   } else if (kind == Kind::paged) {
@@ -151,6 +153,7 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (is_fp8(p.dtype)) return Features::fp8;
+  if (p.max_logit.present) return Features::logits;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
   if (p.mask.present || p.dropout_p > 0 || p.dropout_state.present || !p.scale_is_positive())
     return Features::all;
