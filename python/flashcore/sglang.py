@@ -40,6 +40,7 @@ class FlashCoreAttnBackend(AttentionBackend):
         self.device = model_runner.device
         # The first slot of each page.
         self.slots = model_runner.req_to_token_pool.req_to_token[:, :: self.page_size]
+        # --enable-deterministic-inference
         self.batch_invariant = bool(get_exec().deterministic.enable_deterministic_inference)
         self.batch: Any = None
 

@@ -2,6 +2,7 @@
 
     vllm serve MODEL --attention-backend FLASHCORE
 
+Models with latent attention take FLASHCORE_MLA, for decode.
 vLLM has no choice of backends on the CPU. There, VLLM_PLUGINS=flashcore puts this one in place of
 vLLM's own.
 """
@@ -180,8 +181,12 @@ class FlashCoreImpl(AttentionImpl[FlashCoreMetadata]):
 
 def register() -> None:
     """What vLLM calls in each of its processes, more than once."""
-    path = f"{__name__}.{FlashCoreBackend.__name__}"
-    if _NAME not in AttentionBackendEnum.__members__:
-        register_backend(_NAME, path)
-    if current_platform.is_cpu() and "flashcore" in (vllm.envs.VLLM_PLUGINS or ()):
-        register_backend(AttentionBackendEnum.CPU_ATTN, path)
+    on_cpu = current_platform.is_cpu() and "flashcore" in (vllm.envs.VLLM_PLUGINS or ())
+    for name, path, own in (
+        (_NAME, f"{__name__}.{FlashCoreBackend.__name__}", "CPU_ATTN"),
+        (f"{_NAME}_MLA", "flashcore._vllm_mla.FlashCoreMLABackend", "CPU_MLA"),
+    ):
+        if name not in AttentionBackendEnum.__members__:
+            register_backend(name, path)
+        if on_cpu:
+            register_backend(AttentionBackendEnum[own], path)
