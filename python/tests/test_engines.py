@@ -299,7 +299,10 @@ def test_sglang(sglang, torch_device, name, layout, fp8):
             backend.init_forward_metadata_out_graph(given, in_capture=True)
             backend.init_forward_metadata_in_graph(given)
             forward = backend.forward_decode
-        out = forward(q.flatten(1), k.clone(), v.clone(), layer, given, **sinks)
+        kept = k.clone(), v.clone()
+        out = forward(q.flatten(1), k, v, layer, given, **sinks)
+        assert torch.equal(k, kept[0])
+        assert torch.equal(v, kept[1])
         out = out.view(-1, HEADS, WIDTH)
         scales = {n: scale.view(1, 1, 1) for n in ("k_scale", "v_scale")} if fp8 else {}
         _, lse = backend.batch.attend(
