@@ -179,7 +179,8 @@ def engine(kind: str, directory: Path, out: Path, ours: bool, settings: list[str
 # The engine, the model, settings, and the most that a log probability may differ from
 # transformers' (None: half as much again as with the engine's own backend), and from the own
 # backend's. SGLang's own backend for the CPU has no softcap. With MLA on the CPU, vLLM itself
-# computes other results than transformers, and keeps no prefix.
+# computes other results than transformers, from run to run too where prompts share a step, and
+# keeps no prefix.
 FP32, EAGER = "dtype=float32", "enforce_eager=1"
 CASES = [
     ("vllm", "llama", [FP32, EAGER, "block_size=32"], 1e-4, 1e-4),
