@@ -16,10 +16,10 @@ cd "$root"
 default_stages=(release example install python)
 # What takes longest comes last: FLASHCORE_TEST_MINUTES may end before it begins.
 stages=(release example install resources lint headers bare python torch rust thread simulator address fuzz fresh)
-long_stages=("${stages[@]}" packages ggml)
+long_stages=("${stages[@]}" packages ggml engines)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The build of
 # address and fuzz sees its headers, for those are all that plans of CUDA kernels need.
-bare_stages=(bare python torch rust thread)
+bare_stages=(bare python torch rust thread engines)
 passed=0
 failed=0
 skipped=0
@@ -252,6 +252,14 @@ stage_torch() {
     stage_python
   fi
   counted_by torch scripts/torch.sh build-python/wheel build-torch
+}
+
+# vLLM and SGLang with our backends, over the same wheel.
+stage_engines() {
+  if ! compgen -G 'build-python/wheel/flashcore-*.whl' >/dev/null; then
+    stage_python
+  fi
+  counted_by engines scripts/engines.sh build-python/wheel build-engines
 }
 
 # The Rust crates, with the distribution's two compilers.

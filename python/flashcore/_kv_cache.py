@@ -11,7 +11,7 @@ from typing import Any
 
 from ._errors import Error, InvalidArgumentError
 from ._options import integer
-from ._serving import append, decode
+from .serving import Batch
 
 
 class OutOfPagesError(Error, MemoryError):
@@ -229,12 +229,11 @@ class KVCache:
             ) from None
 
 
-class Step:
-    """Sequences of a cache with their new rows: table and lengths in the form of the operators.
+class Step(Batch):
+    """Sequences of a cache with their new rows: a `Batch` that knows its caches.
 
-    It describes the sequences as of `extend`: use it before they change again.
-    page_table [B, pages], seqlens_before, seqlens_new and seqlens_kv (their sum) [B] are int32, and
-    are on the device of the cache.
+    It describes the sequences as of `extend`: use it before they change again. Its arrays are on
+    the device of the cache.
     """
 
     def __init__(
@@ -249,56 +248,20 @@ class Step:
         table = numpy.full((len(entries), columns), -1, numpy.int32)
         for row, entry in zip(table, entries, strict=True):
             row[: len(entry.pages)] = entry.pages
-        self._counts = counts
-        self.page_table = cache._arrays.integers(table)
-        self.seqlens_before = cache._arrays.integers(numpy.array(before, numpy.int32))
-        self.seqlens_new = cache._arrays.integers(numpy.array(counts, numpy.int32))
-        self.seqlens_kv = self.seqlens_before + self.seqlens_new
-
-    def append(self, k_new: Any, v_new: Any, *, layer: int = 0, q: Any = None, **rope: Any) -> Any:
-        """Writes the new rows of a layer, [B, Hkv, Snew, D] or packed [total, Hkv, D].
-
-        `rope` and q are as in `flashcore.append`; returns q, rotated.
-        """
-        lengths = self._lengths(k_new, "cu_seqlens_new", "seqlens_new")
-        return append(
-            k_new,
-            v_new,
-            self._cache.k[layer],
-            self._cache.v[layer],
-            seqlens_kv=self.seqlens_before,
-            page_table=self.page_table,
-            q=q,
-            **lengths,
-            **rope,
+        starts = numpy.zeros(len(counts) + 1, numpy.int32)
+        numpy.cumsum(counts, out=starts[1:])
+        seqlens_before = numpy.array(before, numpy.int32)
+        super().__init__(
+            *map(cache._arrays.integers, (table, seqlens_before + numpy.diff(starts), starts)),
+            seqlens_before=cache._arrays.integers(seqlens_before),
         )
 
-    def decode(self, q: Any, *, layer: int = 0, k_new: Any = None, **options: Any) -> Any:
-        """Attention of the new rows' queries, [B, Hq, Snew, D] or packed [total, Hq, D].
+    def append(  # type: ignore[override]
+        self, k_new: Any, v_new: Any, *, layer: int = 0, **options: Any
+    ) -> Any:
+        """Writes the new rows of a layer; q and RoPE are options, as in `flashcore.append`."""
+        return super().append(k_new, v_new, self._cache.k[layer], self._cache.v[layer], **options)
 
-        Causal by default; `options` are the options of `flashcore.decode`. With k_new and v_new it
-        writes the new rows first, in the same call.
-        """
-        lengths = self._lengths(q, "cu_seqlens_q", "seqlens_q")
-        if k_new is not None:
-            options |= {"k_new": k_new}
-            if "seqlens_q" in lengths:
-                lengths["seqlens_new"] = self.seqlens_new
-        return decode(
-            q,
-            self._cache.k[layer],
-            self._cache.v[layer],
-            seqlens_kv=self.seqlens_kv if k_new is None else self.seqlens_before,
-            page_table=self.page_table,
-            **lengths,
-            **options,
-        )
-
-    def _lengths(self, array: Any, packed: str, dense: str) -> dict[str, Any]:
-        if getattr(array, "ndim", 4) == 3:
-            import numpy
-
-            starts = numpy.zeros(len(self._counts) + 1, numpy.int32)
-            numpy.cumsum(self._counts, out=starts[1:])
-            return {packed: self._cache._arrays.integers(starts)}
-        return {dense: self.seqlens_new}
+    def decode(self, q: Any, *, layer: int = 0, **options: Any) -> Any:
+        """Attention of the new rows' queries over a layer, as `attend`."""
+        return self.attend(q, self._cache.k[layer], self._cache.v[layer], **options)

@@ -37,6 +37,7 @@ LIMITS = {
     ("docs/mla.md",): 620,
     ("docs/distributed.md",): 1500,
     ("docs/llama-cpp.md",): 500,
+    ("docs/serving-engines.md",): 500,
     ("docs/backward.md",): 2500,
     ("docs/cpu.md",): 1500,
     ("docs/ladder.md",): 3000,

