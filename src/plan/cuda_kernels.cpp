@@ -187,6 +187,7 @@ std::vector<Variant> hopper_forward(const Variant& any_cache) {
 
 std::vector<Variant> ampere_forward(const Variant& any_cache) {
   std::vector<Variant> all = sm80::throughput::variants();
+  all.front().declines = sm80_throughput_declines;
   for (Variant& variant : all) {
     const std::string_view own = variant_part(variant.name);
     if (own == "fp8") variant = declining(std::move(variant), fp8_declines);

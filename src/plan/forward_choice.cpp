@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda/convert/fp8/layout.hpp"
@@ -99,7 +100,17 @@ double throughput_us(const ForwardProblem& p, const Tuning& tuning, int64_t shar
 
 // ---- decode_sm90, as if all sequences were as long as the longest
 
+constexpr int64_t kMostDecodeColumns = 128;
 constexpr int64_t kDecodeTile = cuda::decode_sm90::stream_kv::kConfigs.back().rows();
+
+// One row of a head dimension that decode_sm90 does not have.
+bool is_wide_decode(const ForwardProblem& p, const PlanContext& context) {
+  return !context.batch_invariant && !p.packed && p.seqlen_q == 1 &&
+         std::max(p.head_dim_qk, p.head_dim_v) > kMostDecodeColumns;
+}
+bool has_idle_sms(const ForwardProblem& p, const PlanContext& context) {
+  return product_of({p.batch, p.heads_kv}) < context.device.multiprocessors;
+}
 
 int64_t decode_rows(const ForwardProblem& p) {
   return p.heads_kv > 0 ? p.heads_q / p.heads_kv * p.seqlen_q : 0;
@@ -124,8 +135,9 @@ double decode_read_us(const ForwardProblem& p, const Tuning& tuning) {
 double sm90_decode_us(const ForwardProblem& p, const Tuning& tuning) {
   const tuning::Rules& rules = tuning.table->rules;
   const int64_t tiles = divide_up(decode_rows(p), kDecodeTile);
-  const int64_t granules = divide_up(seen_keys(p), kGranule) * tiles;
-  const double compute_us = tuning.time_scale * rules.decode_granule_us *
+  const int64_t granules = (divide_up(seen_keys(p), kGranule) + rules.decode_end_granules) * tiles;
+  const double granule_us = is_wide(p) ? rules.decode_granule_us : rules.decode_narrow_us;
+  const double compute_us = tuning.time_scale * granule_us *
                             static_cast<double>(product_of({p.batch, p.heads_kv, granules})) /
                             static_cast<double>(tuning.multiprocessors);
   const double begin_us = tiles > 1 ? rules.decode_tiles_us : rules.decode_begin_us;
@@ -162,17 +174,37 @@ LatencyChoice sm80_latency_choice(const ForwardProblem& p, const Tuning& tuning,
 int sm90_tile_choice(const ForwardProblem& p, const Tuning& tuning) {
   const std::vector<int> rows = sm90::throughput::tile_candidates(p);
   if (rows.size() < 2) return rows.empty() ? -1 : rows[0];
-  return *std::min_element(rows.begin(), rows.end(), [&](int a, int b) {
-    return us_of_row(p, tuning, a) < us_of_row(p, tuning, b);
-  });
+  // Where memory is the limit of several, the smallest.
+  const auto cost = [&](int row) {
+    return std::pair(us_of_row(p, tuning, row),
+                     sm90::throughput::kConfigs[static_cast<size_t>(row)].block_q());
+  };
+  return *std::min_element(rows.begin(), rows.end(),
+                           [&](int a, int b) { return cost(a) < cost(b); });
 }
 
 int choose_sm90_tile(const ForwardProblem& seen, const DeviceInfo& device) {
   return sm90_tile_choice(seen, tuning_for(device));
 }
 
+// docs/tuning.md has the times.
+std::string sm80_throughput_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kFewestKeys = 1024;
+  if (!is_wide_decode(p, context) || !has_idle_sms(p, context) || p.seqlen_kv < kFewestKeys) {
+    return {};
+  }
+  return "q: has one row, and decode_sm80 splits the keys and reads them once for all heads of a "
+         "group";
+}
+
 std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context) {
-  if (!splits_keys(p, context)) return {};
+  if (std::string why = sm80_throughput_declines(p, context); !why.empty()) return why;
+  if (is_wide_decode(p, context) && p.heads_q > p.heads_kv && !has_idle_sms(p, context)) {
+    return "q: has one row, and forward_sm80_throughput reads keys once for all heads of a group";
+  }
+  // It is twice as fast as forward_sm80_throughput: a GPU that is half full is no reason to split.
+  const int64_t heads = p.batch * (p.seqlen_q == 1 ? p.heads_kv : p.heads_q);
+  if (!splits_keys(p, context) || 4 * heads > context.device.multiprocessors) return {};
   return fmt::format(
       "q: has {} rows and k {}, which keep few SMs busy; forward_sm80_throughput "
       "splits "

@@ -18,7 +18,9 @@ tuning::Tuning tuning_for(const DeviceInfo& device);
 
 // ---- between kernels: each is one sentence, or empty
 
-// forward_sm90_throughput: where forward_sm80_throughput splits the keys.
+// forward_sm80_throughput: one row of a wide head, where decode_sm80 splits the keys.
+std::string sm80_throughput_declines(const ForwardProblem& p, const PlanContext& context);
+// forward_sm90_throughput: likewise, and where forward_sm80_throughput splits keys, or reads them once for a group.
 std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context);
 // forward_sm90_throughput:options: likewise, and where forward_sm80_throughput is faster.
 std::string sm90_options_declines(const ForwardProblem& p, const PlanContext& context);

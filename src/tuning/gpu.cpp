@@ -101,7 +101,8 @@ bool is_measured(const Tuning& tuning, const ForwardProblem& p) {
   // Counts waves of clusters of two SMs.
   constexpr WorkUnit kUnit{.block_q = 64, .group_q = 64, .step_keys = 256, .sms = 2};
   const Work work = work_of(p, kUnit, tuning.multiprocessors);
-  return work.units_per_sm <= tuning.table->most_waves && work.longest <= tuning.table->most_steps;
+  const bool is_short = work.units_per_sm <= 2 || work.longest <= tuning.table->most_steps;
+  return work.units_per_sm <= tuning.table->most_waves && is_short;
 }
 
 }  // namespace flashcore::tuning

@@ -28,8 +28,10 @@ struct TileConstants {
 struct Rules {
   int64_t fp8_as_bf16_above_head_dim, fp8_as_bf16_from_rows;
   int64_t decode_most_rows;
-  // decode_sm90: its beginning and end, with one tile of rows and with more; 128 keys of a tile on one SM.
-  double decode_begin_us, decode_tiles_us, decode_granule_us;
+  // decode_sm90: its beginning and end, with one tile of rows and with more; 128 keys of a tile on one SM, and up to
+  // head dimension 64; keys that a tile's end counts as.
+  double decode_begin_us, decode_tiles_us, decode_granule_us, decode_narrow_us;
+  int64_t decode_end_granules;
   int64_t latent_tiles_of_16_rows;
   int64_t paged_rows, sm80_paged_rows;
   double gain_of_192x64, gain_of_192x64_on_diagonal;

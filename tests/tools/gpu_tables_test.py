@@ -33,7 +33,7 @@ class GpuTables(unittest.TestCase):
         source = self.source(SOUND)
         for part in ('{"a", 64, {0.5, 0.25, 0.125, 1, 0.3}},', '.gpu = "NVIDIA X1"', ".launch = 1.5,",
                      ".multiprocessors = 10", ".memory_gb_s = 1000.5", ".error = 0.05", ".most_steps = 4",
-                     ".fp8_as_bf16_above_head_dim = 1,", ".split_queries = 12}"):
+                     ".fp8_as_bf16_above_head_dim = 1,", ".split_queries = 14}"):
             self.assertIn(part, source)
 
     def test_this_repository_s_files_are_sound(self):

@@ -156,7 +156,9 @@ TEST(IsMeasured, HoldsForProblemsOfTheGrid) {
   const Tuning h200 = tuning_of(kH200), l4 = tuning_of(kL4, kL4Speed);
   EXPECT_TRUE(is_measured(h200, problem(32, 1024)));
   EXPECT_FALSE(is_measured(h200, problem(64, 1024))) << "16 waves";
-  EXPECT_FALSE(is_measured(h200, problem(1, 4096))) << "16 steps";
+  EXPECT_FALSE(is_measured(h200, problem(4, 4096))) << "16 steps, four waves";
+  EXPECT_TRUE(is_measured(h200, problem(1, 4096)))
+      << "16 steps, but few units: time grows by steps";
   EXPECT_FALSE(is_measured(l4, problem(32, 1024))) << "fewer SMs, more waves";
 }
 

@@ -123,7 +123,7 @@ def sm90_tiles() -> list[dict]:
 
 
 LISTS = {"off_grid.json": (SEED, 40, draw_any),
-         "off_grid_decode.json": (61, 60, draw_decode), "fit_decode.json": (62, 100, draw_decode)}
+         "off_grid_decode.json": (63, 60, draw_decode), "fit_decode.json": (62, 100, draw_decode)}
 
 
 def main() -> int:
