@@ -12,7 +12,7 @@
 
 namespace flashcore::cuda::mla_sm90::latent {
 
-template <class Element>
+template <class Element, int kBlocks>
 class Values {
   static constexpr int kColumns = kHeadDimV / 2;
 
@@ -29,17 +29,18 @@ class Values {
     float o[kColumns / 8][4];
     if (loads_) loader_.begin();
 #pragma unroll 1
-    for (int u = 0; u < block_.count; ++u) {
+    for (int u = 0;; ++u) {
       float factor[2];
       take_factors(factor);
-      ptx::mbarrier_wait_together(block_.go(ring_.slot), ring_.parity);
-      release();
+      if (u < block_.count) {
+        ptx::mbarrier_wait_together(block_.go(ring_.slot), ring_.parity);
+        release();
+      }
       if (u > 0) store(block_.units[u - 1], o, factor);
+      if (u == block_.count) break;
       attend(block_.units[u], o);
     }
-    float factor[2];
-    take_factors(factor);
-    store(block_.units[block_.count - 1], o, factor);
+    if (kBlocks > 1 && loads_) stay();
   }
 
  private:
@@ -62,11 +63,21 @@ class Values {
   __device__ __forceinline__ void release() {
     __syncwarp();
     if (has_factors(lane())) ptx::mbarrier_arrive(block_.empty(ring_.slot));
+    if (kBlocks > 1 && lane() == 0) block_.arrive_at_other(block_.empty(ring_.slot));
     if (loads_ && loader_.more()) {
       ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity);
       loader_.load(ring_.slot);
     }
     ring_.next();
+  }
+
+  // The other block of the pair arrives at this one's barriers up to its last tile.
+  __device__ __forceinline__ void stay() const {
+#pragma unroll
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      ptx::mbarrier_wait_together(block_.empty(slot),
+                                  slot < ring_.slot ? ring_.parity : ring_.parity ^ 1);
+    }
   }
 
   __device__ __forceinline__ void attend(const Unit& unit, float (&o)[kColumns / 8][4]) {
@@ -164,7 +175,7 @@ class Values {
   const Block& block_;
   const int half_, warp_;
   const bool loads_;
-  Loader loader_;
+  Loader<kBlocks> loader_;
   Ring ring_;
 };
 
