@@ -172,7 +172,7 @@ constexpr MapArgument kMapArguments[] = {
     {"12forward_sm90", 0, 4},         {"wide_gradient_kernel", 0, 7},
     {"13backward_sm90", 0, 6},        {"16forward_fp8_sm90", 0, 3},
     {"wgmma_tma_kernel", 0, 0},       {"decode_stream_kernel", 1, 0},
-    {"8mla_sm90", 1, 2}};
+    {"13latent_kernel", 1, 2}};
 
 int64_t unwritten_maps(std::string_view kernel, void** arguments) {
   if (kernel.find("4Maps") == std::string_view::npos) return 0;  // the type of such an argument

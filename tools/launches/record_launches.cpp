@@ -138,8 +138,6 @@ void add_caches(std::vector<bench::Case>& all) {
       all.push_back(mla);
       mla.batch = 64;  // rows of fewer parts
       all.push_back(mla);
-      mla.heads_q = 128;  // pairs of blocks
-      all.push_back(mla);
     }
   }
 }

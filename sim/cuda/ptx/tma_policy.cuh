@@ -14,10 +14,5 @@ inline void tma_load_5d_policy(uint32_t shared, const CUtensorMap* map, uint32_t
                                sim::Site site = sim::Site::here()) {
   sim::load_box(shared, map, barrier, 0, {c0, c1, c2, c3, c4}, site);
 }
-inline void tma_load_5d_multicast(uint32_t shared, const CUtensorMap* map, uint32_t barrier,
-                                  uint64_t /*policy*/, uint16_t blocks, int c0, int c1, int c2,
-                                  int c3, int c4, sim::Site site = sim::Site::here()) {
-  sim::load_box(shared, map, barrier, blocks, {c0, c1, c2, c3, c4}, site);
-}
 
 }  // namespace flashcore::cuda::ptx

@@ -35,16 +35,10 @@ STREAM_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "dec
                 "--narrow", "--random", "20", "--random-seed", "375", "--largest-seqlen", "60", "--largest-head-dim", "128",
                 "--most-heads", "4"]
 SM90_DECODE = "cuda/decode_sm90/stream_kv/"
-# Entries that are cut, a last tile that is not full. Pairs: tiles of 64 and of 6 heads.
-LATENT = problem("mla_sm90", "--dtype bf16 --shape 2,60,1,576 --heads-kv 1 --seqlen-kv 1400 --head-dim-v 512 "
-                 "--v-in-k --paged 16")
+# Entries that are cut in two, tiles of 64 and of 6 heads, a last tile that is not full.
+LATENT = problem("mla_sm90", "--dtype bf16 --shape 2,70,1,576 --heads-kv 1 --seqlen-kv 700 --head-dim-v 512 --v-in-k "
+                 "--paged 16")
 LATENT_UNIT = "latent/mla_bf16.cu"
-LATENT_PAIR = problem("mla_sm90", "--dtype bf16 --shape 2,70,1,576 --heads-kv 1 --seqlen-kv 700 --head-dim-v 512 "
-                      "--v-in-k --paged 16")
-LATENT_PAIR_UNIT = "latent/pair_bf16.cu"
-# Several units per block.
-LATENT_PAIR_MANY = problem("mla_sm90", "--dtype bf16 --shape 9,70,1,576 --heads-kv 1 --seqlen-kv 130 --head-dim-v 512 "
-                           "--v-in-k --paged 16")
 # Random problems whose caches have NaN behind the last key.
 LATENT_TAILS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "mla_sm90", "--shapes", "none", "--latent",
                 "--paged", "--narrow", "--random", "8", "--random-seed", "0", "--largest-seqlen", "100"]
@@ -138,19 +132,6 @@ FAULTS = [
     Fault("latent_slices_not_awaited", "latent/join4.cu", LATENT_ONE, [
         (MLA + "join.cuh", "others[slice - 1][thread] = joined;\n    __syncthreads();\n",
          "others[slice - 1][thread] = joined;\n")], "race"),
-    Fault("latent_pair_slot_loaded_while_the_other_reads", LATENT_PAIR_UNIT, LATENT_PAIR, [
-        (MLA + "kernel.cuh", "kValueWarps * (kFactorLanes + kBlocks - 1)", "kValueWarps * kFactorLanes"),
-        (MLA + "values.cuh", "    if (kBlocks > 1 && lane() == 0) block_.arrive_at_other(block_.empty(ring_.slot));\n", "")],
-          "race"),
-    Fault("latent_pair_does_not_tell_of_its_rows_of_q", LATENT_PAIR_UNIT, LATENT_PAIR_MANY, [
-        (MLA + "kernel.cuh", "mbarrier_init(block.full(slot), kBlocks)", "mbarrier_init(block.full(slot), 1)"),
-        (MLA + "loader.cuh", "      if constexpr (kBlocks > 1) block_.arrive_at_other(full);\n", "")],
-          "arrival out of phase"),
-    Fault("latent_pair_begins_before_barriers", LATENT_PAIR_UNIT, LATENT_PAIR, [
-        (MLA + "kernel.cuh", "  if constexpr (kBlocks > 1) ptx::cluster_wait();  // the other block's barriers are there\n", "")],
-          "mbarrier"),
-    Fault("latent_pair_does_not_stay", LATENT_PAIR_UNIT, LATENT_PAIR, [
-        (MLA + "values.cuh", "    if (kBlocks > 1 && loads_) stay();\n", "")], "left", more=True),
     Fault("latent_slot_loaded_while_it_is_read", LATENT_UNIT, LATENT, [
         (MLA + "values.cuh", "      ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity);\n", "")], "race"),
     Fault("latent_last_factors_left_too_early", LATENT_UNIT, LATENT, [

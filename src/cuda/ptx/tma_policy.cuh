@@ -1,4 +1,4 @@
-// Copies of tensor boxes with a policy for the L2 cache, to one block or to all of a cluster (sm_90).
+// Copies of tensor boxes with a policy for the L2 cache (sm_90).
 #pragma once
 
 #include <cuda.h>
@@ -16,21 +16,6 @@ __device__ __forceinline__ void tma_load_5d_policy(uint32_t shared, const CUtens
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%4,%5,%6,%7,%8}], [%2], %3;" ::"r"(shared),
       "l"(map), "r"(barrier), "l"(policy), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
-      : "memory");
-}
-
-// Copies the box to each block of the cluster whose bit is set in `blocks`: to the place in its shared
-// memory that `shared` has here, and the bytes count towards its barrier in the place of `barrier`.
-// PTX ISA: cp.async.bulk.tensor.5d with .multicast::cluster.L2::cache_hint, sm_90.
-__device__ __forceinline__ void tma_load_5d_multicast(uint32_t shared, const CUtensorMap* map,
-                                                      uint32_t barrier, uint64_t policy,
-                                                      uint16_t blocks, int c0, int c1, int c2,
-                                                      int c3, int c4) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster.L2::cache_hint [%0], [%1, {%5,%6,%7,%8,%9}], [%2], %4, %3;" ::"r"(
-          shared),
-      "l"(map), "r"(barrier), "l"(policy), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 

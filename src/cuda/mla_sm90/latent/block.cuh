@@ -6,12 +6,10 @@
 
 #include "cuda/mla_sm90/latent/config.hpp"
 #include "cuda/mla_sm90/latent/params.hpp"
-#include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/special.cuh"
-#include "cuda/ptx/tma.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/ring.hpp"
 
@@ -36,18 +34,6 @@ struct Block {
   __device__ uint32_t go(uint32_t slot) const { return barrier(offsetof(BlockState, go), slot); }
   __device__ uint32_t empty(uint32_t slot) const {
     return barrier(offsetof(BlockState, empty), slot);
-  }
-
-  // Which of `kBlocks` blocks this one is, that load their keys together: neighbouring tiles of rows.
-  template <int kBlocks>
-  __device__ int rank() const {
-    return static_cast<int>(static_cast<unsigned>(tile) % kBlocks);
-  }
-
-  // Arrives at the other block's barrier in the place of `barrier`.
-  __device__ void arrive_at_other(uint32_t barrier) const {
-    ptx::mbarrier_arrive_cluster(
-        ptx::cluster_address(barrier, static_cast<uint32_t>(rank<kPair>() ^ 1)));
   }
 
   // Where a row's partial result is.

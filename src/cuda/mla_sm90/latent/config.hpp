@@ -20,7 +20,6 @@ inline constexpr int kTileKeys = 64;  // keys of a tile
 inline constexpr int kThreads =
     384;  // a warpgroup for scores, and two for the halves of V's columns
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kPair = 2;  // blocks that load their keys together
 
 inline constexpr int kPanelColumns = 64, kPanels = kHeadDimQk / kPanelColumns;
 inline constexpr int kVPanels = kHeadDimV / kPanelColumns;
@@ -39,8 +38,10 @@ inline constexpr uint32_t kRopeAt = kSlots * kSlotBytes, kRopeBytes = kRows * 12
 inline constexpr uint32_t kLastStepAt = kRopeAt + kRopeBytes, kLastStepBytes = kRows * 32;
 inline constexpr uint32_t kBlockStateAt = kLastStepAt + kLastStepBytes;
 
-// Policies of L2 (createpolicy.fractional): lines that are read once are the first to go.
+// Policies of L2 (createpolicy.fractional): lines that are read once are the first to go, where few blocks
+// read the same keys.
 inline constexpr uint64_t kEvictFirst = 0x12F0000000000000, kEvictNormal = 0x1000000000000000;
+inline constexpr int kFewTiles = 2;  // of rows
 
 // Registers of a thread after the launch's are shared out.
 inline constexpr int kScoreRegisters = 184, kValueRegisters = 160;

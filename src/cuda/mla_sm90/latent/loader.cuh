@@ -1,6 +1,5 @@
 // Fills the slots: a unit's rows of Q, then its keys, then the next unit's. One warp, whose first eight
-// lanes have a group of 8 rows each: they look a group's page up one tile before they copy it. Blocks of a pair have
-// the same keys: each loads half of the groups, for both.
+// lanes have a group of 8 rows each: they look a group's page up one tile before they copy it.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,7 @@
 
 namespace flashcore::cuda::mla_sm90::latent {
 
-template <int kBlocks>
 class Loader {
-  static constexpr int kOwnGroups = kGroups / kBlocks;  // of a tile of keys
-
  public:
   __device__ Loader(const Params& p, const Maps& maps, const Block& block)
       : p_(p), maps_(maps), block_(block) {}
@@ -34,23 +30,20 @@ class Loader {
   __device__ void load(uint32_t slot) {
     const uint32_t full = block_.full(slot);
     const int lane = ptx::thread_index() % 32;
-    const uint32_t to = block_.slot(slot);
+    const uint32_t to = block_.slot(slot) + static_cast<uint32_t>(lane) * kGroupBytes;
     const Unit& unit = block_.units[unit_];
-    if (lane == 0) {
-      ptx::mbarrier_arrive_expect(full, kSlotBytes);
-      // The slot is empty here, so that warps of the other block may say that they have read this tile:
-      // of keys, and of Q, which a block loads for itself alone.
-      if constexpr (kBlocks > 1) block_.arrive_at_other(full);
-    }
+    if (lane == 0) ptx::mbarrier_arrive_expect(full, kSlotBytes);
     __syncwarp();
     if (key_ >= 0) {
-      if (lane < kOwnGroups) load_keys(to + offset_of(group_of(lane)), full);
+      if (lane < kGroups) {
+        ptx::tma_load_5d_policy(to, &maps_.k, full, p_.policy, 0, row_, 0, 0, lead_);
+      }
       key_ += kTileKeys;
     } else {
       const int batch = p_.cu_seqlens_q.data != nullptr ? 0 : unit.batch;
       if (lane < kGroups) {
-        ptx::tma_load_5d(to + offset_of(lane), &maps_.q, full, 0,
-                         block_.first_head + kGroupRows * lane, 0, unit.q_row, batch);
+        ptx::tma_load_5d(to, &maps_.q, full, 0, block_.first_head + kGroupRows * lane, 0,
+                         unit.q_row, batch);
       }
       key_ = uniform(unit.begin) / kTileKeys * kTileKeys;
     }
@@ -63,27 +56,12 @@ class Loader {
   }
 
  private:
-  __device__ static uint32_t offset_of(int group) {
-    return static_cast<uint32_t>(group) * kGroupBytes;
-  }
-  // The group of keys that a lane loads.
-  __device__ int group_of(int lane) const { return block_.rank<kBlocks>() * kOwnGroups + lane; }
-
-  __device__ void load_keys(uint32_t to, uint32_t full) const {
-    if constexpr (kBlocks == 1) {
-      ptx::tma_load_5d_policy(to, &maps_.k, full, p_.policy, 0, row_, 0, 0, lead_);
-    } else {
-      ptx::tma_load_5d_multicast(to, &maps_.k, full, p_.policy, (1 << kBlocks) - 1, 0, row_, 0, 0,
-                                 lead_);
-    }
-  }
-
   // Finds this lane's box of a tile of keys.
   __device__ void find(const Unit& unit) {
-    const int lane = ptx::thread_index() % 32, key = key_ + kGroupRows * group_of(lane);
+    const int lane = ptx::thread_index() % 32, key = key_ + kGroupRows * lane;
     row_ = p_.rows_of_lead;  // zeros
     lead_ = 0;
-    if (lane >= kOwnGroups || key >= unit.end || key + kGroupRows <= unit.begin) return;
+    if (lane >= kGroups || key >= unit.end || key + kGroupRows <= unit.begin) return;
     attention::CachedEntry at{};
     at.entry.kv_row = unit.kv_row;
     at.in_table = unit.in_table;

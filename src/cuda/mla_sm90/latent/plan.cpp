@@ -60,9 +60,7 @@ Params make_params(const ForwardProblem& p, const PlanContext& context) {
   params.tiles = static_cast<int>(tile_count(p));
   params.tiles_of_query = static_cast<int>(tiles_of_query(p));
   params.rows_of_lead = static_cast<int>(rows_of_keys(p));
-  // Blocks that read the same keys at different times find them in L2.
-  params.policy =
-      params.tiles == 1 || (p.seqlen_q == 1 && params.tiles == kPair) ? kEvictFirst : kEvictNormal;
+  params.policy = params.tiles <= kFewTiles ? kEvictFirst : kEvictNormal;
   params.most_units = static_cast<int>(
       most_units(p.batch, tiles_of_keys(p), params.shares, context.batch_invariant));
   params.join_rows = static_cast<int>(p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q));
@@ -144,11 +142,10 @@ Result<PlannedKernel> plan_latent(const ForwardProblem& p, const PlanContext& co
     return unsupported("kernel {}: workspace: needs 2^63 bytes or more, wanted less", kName);
   }
   const int device = context.device.device.index;
-  const std::string_view blocks = planned.params.tiles_of_query % kPair == 0 ? "pair" : "mla";
   {
     const launch::Loader loader(kName, device);
-    FLASHCORE_RETURN_IF_ERROR(loader.load(
-        planned.kernel, kName, fmt::format("{}_{}", blocks, launch::element_name(p.dtype))));
+    FLASHCORE_RETURN_IF_ERROR(
+        loader.load(planned.kernel, kName, fmt::format("mla_{}", launch::element_name(p.dtype))));
     FLASHCORE_RETURN_IF_ERROR(
         loader.load(planned.join, kName, fmt::format("join{}", many ? kManySlices : 1)));
   }

@@ -12,7 +12,7 @@
 
 namespace flashcore::cuda::mla_sm90::latent {
 
-template <class Element, int kBlocks>
+template <class Element>
 class Values {
   static constexpr int kColumns = kHeadDimV / 2;
 
@@ -40,7 +40,6 @@ class Values {
       if (u == block_.count) break;
       attend(block_.units[u], o);
     }
-    if (kBlocks > 1 && loads_) stay();
   }
 
  private:
@@ -63,21 +62,11 @@ class Values {
   __device__ __forceinline__ void release() {
     __syncwarp();
     if (has_factors(lane())) ptx::mbarrier_arrive(block_.empty(ring_.slot));
-    if (kBlocks > 1 && lane() == 0) block_.arrive_at_other(block_.empty(ring_.slot));
     if (loads_ && loader_.more()) {
       ptx::mbarrier_wait_together(block_.empty(ring_.slot), ring_.parity);
       loader_.load(ring_.slot);
     }
     ring_.next();
-  }
-
-  // The other block of the pair arrives at this one's barriers up to its last tile.
-  __device__ __forceinline__ void stay() const {
-#pragma unroll
-    for (uint32_t slot = 0; slot < kSlots; ++slot) {
-      ptx::mbarrier_wait_together(block_.empty(slot),
-                                  slot < ring_.slot ? ring_.parity : ring_.parity ^ 1);
-    }
   }
 
   __device__ __forceinline__ void attend(const Unit& unit, float (&o)[kColumns / 8][4]) {
@@ -175,7 +164,7 @@ class Values {
   const Block& block_;
   const int half_, warp_;
   const bool loads_;
-  Loader<kBlocks> loader_;
+  Loader loader_;
   Ring ring_;
 };
 
