@@ -38,6 +38,11 @@ inline constexpr uint32_t kRopeAt = kSlots * kSlotBytes, kRopeBytes = kRows * 12
 inline constexpr uint32_t kLastStepAt = kRopeAt + kRopeBytes, kLastStepBytes = kRows * 32;
 inline constexpr uint32_t kBlockStateAt = kLastStepAt + kLastStepBytes;
 
+// Policies of L2 (createpolicy.fractional): lines that are read once are the first to go, where few blocks
+// read the same keys.
+inline constexpr uint64_t kEvictFirst = 0x12F0000000000000, kEvictNormal = 0x1000000000000000;
+inline constexpr int kFewTiles = 2;  // of rows
+
 // Registers of a thread after the launch's are shared out.
 inline constexpr int kScoreRegisters = 184, kValueRegisters = 160;
 

@@ -28,6 +28,19 @@ struct Job {
   Parts parts;
 };
 
+// attention::decode::find_row, but where rows are few enough for 32 bits: a GPU divides 64 slowly.
+__device__ Row find_row(const Params& p, int index) {
+  if (p.cu_seqlens_q.data != nullptr) return attention::decode::find_row(p, index);
+  const auto at = static_cast<unsigned>(index), rows = static_cast<unsigned>(p.seqlen_q);
+  const unsigned heads = at / rows, batch = heads / static_cast<unsigned>(p.heads_q);
+  Row row{};
+  row.query = static_cast<int>(at - heads * rows);
+  row.batch = static_cast<int>(batch);
+  row.head = static_cast<int>(heads - batch * static_cast<unsigned>(p.heads_q));
+  row.entry = attention::find_cached_entry(p, p.cache, row.batch).entry;
+  return row;
+}
+
 // Row `index`, by what earlier launches than the first kernel's have written. exists: it is a row of a sequence.
 struct Place {
   Row row;
@@ -36,7 +49,7 @@ struct Place {
 
 __device__ Place find_place_of(const Params& p, int index) {
   if (index >= p.join_rows) return {{}, false};
-  const Row row = attention::decode::find_row(p, index);
+  const Row row = find_row(p, index);
   return {row, row.query >= 0 && row.query < row.entry.rows_q};
 }
 

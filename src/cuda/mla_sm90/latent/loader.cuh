@@ -9,6 +9,7 @@
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/tma_policy.cuh"
 
 namespace flashcore::cuda::mla_sm90::latent {
 
@@ -34,7 +35,9 @@ class Loader {
     if (lane == 0) ptx::mbarrier_arrive_expect(full, kSlotBytes);
     __syncwarp();
     if (key_ >= 0) {
-      if (lane < kGroups) ptx::tma_load_5d(to, &maps_.k, full, 0, row_, 0, 0, lead_);
+      if (lane < kGroups) {
+        ptx::tma_load_5d_policy(to, &maps_.k, full, p_.policy, 0, row_, 0, 0, lead_);
+      }
       key_ += kTileKeys;
     } else {
       const int batch = p_.cu_seqlens_q.data != nullptr ? 0 : unit.batch;

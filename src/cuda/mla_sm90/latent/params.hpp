@@ -38,6 +38,7 @@ struct Params : attention::decode::Params {
   int rows_of_lead;           // of K, in a sequence or page: a box from there on is zeros
   int join_rows;              // rows of O
   int most_units;             // of a block
+  uint64_t policy;            // of L2 for keys
 
   Unit* units;   // [tile of rows, share, most_units]
   Parts* parts;  // [batch]

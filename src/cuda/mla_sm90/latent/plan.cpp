@@ -60,6 +60,7 @@ Params make_params(const ForwardProblem& p, const PlanContext& context) {
   params.tiles = static_cast<int>(tile_count(p));
   params.tiles_of_query = static_cast<int>(tiles_of_query(p));
   params.rows_of_lead = static_cast<int>(rows_of_keys(p));
+  params.policy = params.tiles <= kFewTiles ? kEvictFirst : kEvictNormal;
   params.most_units = static_cast<int>(
       most_units(p.batch, tiles_of_keys(p), params.shares, context.batch_invariant));
   params.join_rows = static_cast<int>(p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q));

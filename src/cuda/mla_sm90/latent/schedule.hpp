@@ -113,9 +113,11 @@ constexpr Part part_of(const Cutting& cut, int first, int tiles, int share, int 
   const int parts = item_cost(cut, tiles);
   const int64_t part = (begin < 0 ? 0 : begin) + nth;
   if (part >= parts || part >= end) return {0, 0, -1};
-  const auto cut_at = [&](int64_t of) {
-    return static_cast<int>(static_cast<uint64_t>(of) * static_cast<unsigned>(tiles) /
-                            static_cast<unsigned>(parts));
+  // of * tiles / parts in 32 bits: a GPU divides 64 bits slowly.
+  const auto cut_at = [all = static_cast<unsigned>(tiles),
+                       count = static_cast<unsigned>(parts)](int64_t at) {
+    const auto of = static_cast<unsigned>(at);
+    return static_cast<int>(of * (all / count) + of * (all % count) / count);
   };
   return {cut_at(part), cut_at(part + 1), parts == 1 ? -1 : static_cast<int>(first + part)};
 }

@@ -69,12 +69,13 @@ __device__ inline Sum sum_of_threads(int own, int (&of_warp)[kWarps]) {
   return found;
 }
 
-__device__ inline Cutting find_cutting(const Params& p, Scratch& scratch) {
+// seen: of the first sequences, one a thread.
+__device__ inline Cutting find_cutting(const Params& p, const Seen& seen, Scratch& scratch) {
   const int thread = static_cast<int>(threadIdx.x);
   int tiles = 0, items = 0, longest = 0;
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
-    const int own = look_up(p, from + thread).tiles;
+    const int own = from == 0 ? seen.tiles : look_up(p, from + thread).tiles;
     tiles += p.batch_invariant ? own_parts(own) : own;
     items += own > 0 ? 1 : 0;
     longest = max(longest, own);
@@ -105,12 +106,13 @@ __device__ inline Cutting find_cutting(const Params& p, Scratch& scratch) {
 // Writes the block's units, and returns how many. The first block also writes how every sequence is cut.
 __device__ inline int find_units(const Params& p, const Block& block, Scratch& scratch) {
   const int share = ptx::block_index_y();
-  const Cutting cut = find_cutting(p, scratch);
+  Seen seen = look_up(p, static_cast<int>(threadIdx.x));
+  const Cutting cut = find_cutting(p, seen, scratch);
   int list = 0, count = 0;
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int b = from + static_cast<int>(threadIdx.x);
-    const Seen seen = look_up(p, b);
+    if (from > 0) seen = look_up(p, b);
     const Sum at = sum_of_threads(item_cost(cut, seen.tiles), scratch.sum);
     const int first = list + at.before;
     const bool exists = block.query < seen.at.entry.len_q;

@@ -29,17 +29,17 @@ class Values {
     float o[kColumns / 8][4];
     if (loads_) loader_.begin();
 #pragma unroll 1
-    for (int u = 0; u < block_.count; ++u) {
+    for (int u = 0;; ++u) {
       float factor[2];
       take_factors(factor);
-      ptx::mbarrier_wait_together(block_.go(ring_.slot), ring_.parity);
-      release();
+      if (u < block_.count) {
+        ptx::mbarrier_wait_together(block_.go(ring_.slot), ring_.parity);
+        release();
+      }
       if (u > 0) store(block_.units[u - 1], o, factor);
+      if (u == block_.count) break;
       attend(block_.units[u], o);
     }
-    float factor[2];
-    take_factors(factor);
-    store(block_.units[block_.count - 1], o, factor);
   }
 
  private:
