@@ -41,9 +41,9 @@ class BadRequest(ValueError):
 
 
 class Request(serving.Request):
-    def __init__(self, prompt, wanted, deadline):
+    def __init__(self, prompt, wanted, deadline, number):
         super().__init__(prompt, wanted)
-        self.deadline = deadline
+        self.deadline, self.number = deadline, number
         self.sent = self.prompt
         self.parts = asyncio.Queue()  # (text, None), and at the end (text, reason)
         self.is_gone = False  # its client
@@ -71,9 +71,10 @@ class Engine(serving.Server):
         self.broken = None
 
     def submit(self, prompt, wanted, timeout):
-        request = Request(self.prefix + prompt, wanted, time.monotonic() + timeout)
-        self.arrived.append(request)
         self.counts["arrived"] += 1
+        end = time.monotonic() + timeout
+        request = Request(self.prefix + prompt, wanted, end, self.counts["arrived"])
+        self.arrived.append(request)
         self.wake.set()
         return request
 
@@ -168,15 +169,15 @@ def accept(engine, text, longest):
 def answer(request, text, reason):
     choice = {"index": 0, "text": text, "finish_reason": reason, "logprobs": None}
     found = {
-        "id": f"cmpl-{id(request):x}",
+        "id": f"cmpl-{request.number}",
         "object": "text_completion",
         "created": int(time.time()),
         "model": NAME,
         "choices": [choice],
     }
     if reason:
-        prompt, all_tokens = request.prompt - len(tokens_of(SYSTEM)), len(request.tokens)
-        new = all_tokens - request.prompt
+        prompt = request.prompt - len(tokens_of(SYSTEM))
+        new = len(request.tokens) - request.prompt
         found["usage"] = {
             "prompt_tokens": prompt,
             "completion_tokens": new,
