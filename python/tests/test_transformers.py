@@ -28,7 +28,7 @@ import flashcore.transformers  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def registered(torch_seeded):
+def registered(torch_seeded, one_thread):
     flashcore.transformers.register()
 
 

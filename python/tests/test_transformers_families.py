@@ -31,12 +31,8 @@ family = pytest.mark.parametrize("make", FAMILIES.values(), ids=FAMILIES)
 
 
 @pytest.fixture(autouse=True)
-def registered(torch_seeded):
+def registered(torch_seeded, one_thread):
     flashcore.transformers.register()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # more do not help such small models
-    yield
-    torch.set_num_threads(threads)
 
 
 @place
