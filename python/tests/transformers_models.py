@@ -24,6 +24,7 @@ TOKENS = {"vocab_size": 97, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id"
 TEXT = COMMON | TOKENS | {"max_position_embeddings": 256}
 GROUPED = TEXT | {"num_key_value_heads": 2}
 WIDE = GROUPED | {"head_dim": 32}
+SMOOTH = {"activation_function": "gelu"}  # rounding does not flip a gradient, as with ReLU
 TWO_EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 2}  # both, so rounding chooses none
 
 
@@ -95,7 +96,9 @@ DECODERS = {
         | {"n_embd": 128, "n_layer": 2, "n_head": 4, "n_positions": 256}
         | dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
     ),
-    "opt": causal("OPT", TEXT | {"ffn_dim": 256, "word_embed_proj_dim": 128, "dropout": 0.0}),
+    "opt": causal(
+        "OPT", TEXT | SMOOTH | {"ffn_dim": 256, "word_embed_proj_dim": 128, "dropout": 0.0}
+    ),
     "gpt-oss": gpt_oss,
     "deepseek-v3": causal("DeepseekV3", TEXT | LATENT),
     "mixtral": causal("Mixtral", GROUPED | TWO_EXPERTS),
@@ -110,7 +113,7 @@ TRANSLATORS = {
         "T5Config",
         TOKENS
         | {"d_model": 128, "d_kv": 32, "d_ff": 256, "num_layers": 2, "num_heads": 4}
-        | {"decoder_start_token_id": 1, "dropout_rate": 0.0},
+        | {"decoder_start_token_id": 1, "dropout_rate": 0.0, "feed_forward_proj": "gated-gelu"},
     ),
 }
 FAMILIES = DECODERS | TRANSLATORS
