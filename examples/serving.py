@@ -31,6 +31,7 @@ class Model:
             return random.normal(size=shape) / np.sqrt(shape[0])
 
         self.embedding = random.normal(size=(VOCABULARY, WIDTH))
+        self.head = weights(WIDTH, VOCABULARY)
         self.layers = [
             {
                 "q": weights(WIDTH, HEADS * HEAD_DIM),
@@ -54,7 +55,7 @@ class Model:
             )
             x = x + attend(n, q, k, v).reshape(len(tokens), -1) @ layer["out"]
             x = x + np.maximum(x @ layer["up"], 0) @ layer["down"]
-        return x @ self.embedding.T
+        return x @ self.head
 
 
 class Arrays:
@@ -179,6 +180,15 @@ def from_scratch(model, arrays, tokens):
     return model.logits(tokens, attend)
 
 
+def is_correct(model, arrays, tokens, prompt):
+    """Returns whether every token after the prompt is the likeliest, computed from scratch."""
+    tokens = np.array(tokens)
+    logits = from_scratch(model, arrays, tokens[:-1])[prompt - 1 :]
+    best = logits.max(axis=1)
+    chosen = np.take_along_axis(logits, tokens[prompt:, None], axis=1)[:, 0]
+    return bool((best - chosen <= (1e-3 * abs(best) if arrays.device else 0)).all())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=24)
@@ -211,13 +221,7 @@ def main():
     )
     print(f"{server.tokens / seconds:.0f} tokens per second")
 
-    equal = 0
-    for request in server.done:
-        tokens = np.array(request.tokens)
-        logits = from_scratch(model, arrays, tokens[:-1])[request.prompt - 1 :]
-        best = logits.max(axis=1)
-        chosen = np.take_along_axis(logits, tokens[request.prompt :, None], axis=1)[:, 0]
-        equal += bool((best - chosen <= (1e-3 * abs(best) if options.device else 0)).all())
+    equal = sum(is_correct(model, arrays, one.tokens, one.prompt) for one in server.done)
     print(f"{equal} of {len(server.done)} requests have the tokens of a computation from scratch")
     return 0 if equal == len(server.done) == options.requests else 1
 

@@ -29,7 +29,7 @@ say "$(basename "${wheel[0]}"): $(du -k "${wheel[0]}" | cut -f1) KB"
 passed=0
 failed=0
 check() { check_that "$*" "$@"; }
-sources=(python examples/{attention_maps,context_parallel,drop_in,serving,train_gpt}.py)
+sources=(python examples/{attention_maps,context_parallel,drop_in,server,server_load,serving,train_gpt}.py)
 check "$environment/bin/ruff" check --quiet "${sources[@]}"
 check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"

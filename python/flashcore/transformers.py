@@ -42,20 +42,16 @@ def attention_forward(
     The mask has the form of "sdpa": None, or bool [B, 1, Sq, Skv] that includes causality, padding
     and window. Without a mask, is_causal and sliding_window say which keys a query sees: the last
     sliding_window keys, or, if not causal, as many in both directions. Grouped key/value heads are
-    read in place, never repeated. Beyond "sdpa" it takes a softcap and sinks (s_aux), and fp8 keys
-    and values of a cache under a wider query, with k_scale and v_scale ([B|1, Hkv|1, blocks|1],
-    float32) among the model's keywords.
+    read in place, never repeated. position_bias is added to the scores. Beyond "sdpa" it takes a
+    softcap and sinks (s_aux), and fp8 keys and values of a cache under a wider query, with k_scale
+    and v_scale ([B|1, Hkv|1, blocks|1], float32) among the model's keywords.
 
     Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) do not attend to
     each other, with or without a mask. Continuous batching passes them with its paged cache; the
     new keys and values are written there first.
     """
-    for name, given, instead in (
-        ("position_bias", position_bias, "use attn_implementation sdpa"),
-        ("block_table", options.get("block_table"), "set max_blocks_per_request=0"),
-    ):
-        if given is not None:
-            raise UnsupportedError(f"{name}: is given, wanted None; {instead}")
+    if options.get("block_table") is not None:
+        raise UnsupportedError("block_table: is given, wanted None; set max_blocks_per_request=0")
     config = getattr(module, "config", None)
     if options.get("output_attentions", getattr(config, "output_attentions", False)):
         _warn_of_weights()
@@ -67,7 +63,9 @@ def attention_forward(
             key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=options
         )
         attention_mask = None  # it covers the new keys only
-    query, key, value, attention_mask = autocast(query, key, value, attention_mask)
+    query, key, value, attention_mask, position_bias = autocast(
+        query, key, value, attention_mask, position_bias
+    )
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     left = -1 if sliding_window is None else sliding_window - 1
     of_scores: dict[str, Any] = {
@@ -81,15 +79,16 @@ def attention_forward(
             of_scores[name] = options[name]
     seen: dict[str, Any] = {"causal": causal, "window": (left, -1 if causal else left)}
     starts = _starts(options)
-    if starts is not None and _says_no_more(attention_mask, starts, **seen):
+    packed = None if position_bias is not None else starts
+    if packed is not None and _says_no_more(attention_mask, packed, **seen):
         batch = query.shape[0]
         query, key, value = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
         out = attention(
             query,
             key,
             value,
-            cu_seqlens_q=starts[0],
-            cu_seqlens_kv=starts[1],
+            cu_seqlens_q=packed[0],
+            cu_seqlens_kv=packed[1],
             max_seqlen_q=int(options.get("max_length_q") or 0),
             max_seqlen_kv=int(options.get("max_length_k") or 0),
             **seen,
@@ -99,11 +98,13 @@ def attention_forward(
     given = of_mask(attention_mask)
     if given:
         seen = {}
-        if starts is not None:
-            same = _same_sequence(starts, query.shape[0], query.shape[2], key.shape[2])
-            given["mask"] = given["mask"] & same if "mask" in given else same
     elif query.shape[2] == 1:  # the last query, which sees all keys
         seen["causal"] = False
+    if starts is not None:
+        same = _same_sequence(starts, query.shape[0], query.shape[2], key.shape[2])
+        given["mask"] = given["mask"] & same if "mask" in given else same
+    if position_bias is not None:
+        given["bias"] = position_bias + given["bias"] if "bias" in given else position_bias
     out = attention(
         query,
         key,
@@ -178,6 +179,9 @@ def _same_sequence(
 def register(name: str = "flashcore") -> None:
     """Registers the attention function, and the kind of mask that it takes, under this name.
 
+    A model that computes its attention itself, such as Bloom, would take this mask for another
+    kind: it is refused.
+
     transformers takes every name with "flash" in it for a package of flash attention kernels, which
     it would load, and whose calling conventions it would follow. This name is exempted, except in
     continuous batching (`generate_batch`), which passes its packed sequences only to such a
@@ -191,7 +195,33 @@ def register(name: str = "flashcore") -> None:
         return
     from transformers.masking_utils import sdpa_mask
 
-    AttentionMaskInterface.register(name, sdpa_mask)
+    def mask(*sizes: Any, config: Any = None, **options: Any) -> torch.Tensor | None:
+        _refuse_own_attention(type(config))
+        return sdpa_mask(*sizes, config=config, **options)
+
+    AttentionMaskInterface.register(name, mask)
+
+
+@functools.cache
+def _computes_itself(config: type) -> bool:
+    """Returns whether the models of a configuration call no attention function."""
+    name = config.__module__.replace(".configuration_", ".modeling_")
+    source = vars(sys.modules[name]) if name in sys.modules else {}
+    own = [x for x in source.values() if isinstance(x, type) and x.__module__ == name]
+    attends = any("Attention" in x.__name__ and issubclass(x, torch.nn.Module) for x in own)
+    return attends and "ALL_ATTENTION_FUNCTIONS" not in source
+
+
+def _say_own_attention(config: type) -> None:
+    if _computes_itself(config):
+        raise UnsupportedError(
+            f"attn_implementation: models of {config.__name__} compute attention themselves, "
+            "wanted eager"
+        )
+
+
+# Under torch.compile this is checked when the graph is made.
+_refuse_own_attention: Any = torch.compiler.assume_constant_result(_say_own_attention)
 
 
 _names: set[str] = set()
@@ -219,6 +249,8 @@ def _not_flash_attention(name: str) -> None:
         if config is not None and asked is None:
             asked = config._attn_implementation
         if asked in _names:
+            if config is not None:
+                _refuse_own_attention(type(config))
             return False
         return bool(original(config, requested_attention_implementation, **options))
 

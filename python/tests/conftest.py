@@ -53,6 +53,17 @@ def torch_seeded():
         yield
 
 
+@pytest.fixture
+def one_thread():
+    """PyTorch computes with one thread: more do not help tiny models."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def torch_device(request):
     """A PyTorch device; skips the test if it is not there."""

@@ -1,4 +1,4 @@
-"""What the ranks of test_distributed_models.py do: a model whose attention is over a group."""
+"""What ranks do with models: test_distributed_models.py and test_transformers_families.py."""
 
 import functools
 
@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from ranks import mesh_of
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
@@ -113,3 +113,35 @@ def checkpointed(group, algorithm, reentrant):
         x.grad = None
     for one, other in zip(*results, strict=True):
         assert torch.equal(one, other)
+
+
+def trained(group, make, attention):
+    """Losses of three steps of a model of transformers, sharded, with a part of the batch each."""
+    from transformers_models import build, padded
+
+    import flashcore.transformers
+
+    flashcore.transformers.register()
+    torch.manual_seed(3)
+    model = build(make, "cpu", torch.float32, attention).train()
+    tokens, mask = padded((40, 30, 40, 30), "right", "cpu")
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    if group.size() > 1:
+        mesh = DeviceMesh.from_group(group, "cpu")
+        for layer in model.model.layers:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    rows = 4 // group.size()
+    part = slice(rows * group.rank(), rows * (group.rank() + 1))
+    labels = tokens.masked_fill(mask == 0, -100)[part]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(tokens[part], attention_mask=mask[part], labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach() / group.size()
+        dist.all_reduce(mean, group=group)
+        losses.append(mean.item())
+    return losses

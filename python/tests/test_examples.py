@@ -63,6 +63,19 @@ def test_serving_on_a_device(torch_device):
     assert " 0 put back" not in printed
 
 
+def test_server():
+    """Few pages, so that requests wait for them."""
+    pytest.importorskip("aiohttp")
+    printed = run(EXAMPLES / "server_load.py", "--seconds", 3, "--pages", 40)
+    assert printed.endswith("all is well\n")
+
+
+def test_server_on_a_device(torch_device):
+    pytest.importorskip("aiohttp")
+    printed = run(EXAMPLES / "server_load.py", "--seconds", 2, "--device", torch_device)
+    assert printed.endswith("all is well\n")
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_of_the_pages(page):
     text = (EXAMPLES.parent / page).read_text()

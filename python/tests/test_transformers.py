@@ -1,9 +1,8 @@
-"""Small, randomly initialised models of transformers: the same logits as with sdpa."""
+"""The attention function for transformers: its options, packed sequences, and training."""
 
 import itertools
 import warnings
 
-import gates
 import pytest
 
 import flashcore
@@ -11,65 +10,26 @@ import flashcore
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from transformers_models import (  # noqa: E402
+    COMMON,
+    FAMILIES,
+    PLACES,
+    TRANSLATORS,
+    check,
+    gemma,
+    gpt_oss,
+    grouped,
+    mistral,
+    pair,
+    place,
+)
+
 import flashcore.transformers  # noqa: E402
-
-PLACES = [pytest.param("cpu", torch.float32, id="cpu")]
-if torch.cuda.is_available() and flashcore.build_info()["cuda"]:
-    PLACES.append(pytest.param("cuda", torch.bfloat16, id="cuda", marks=pytest.mark.gpu))
-place = pytest.mark.parametrize(("device", "dtype"), PLACES)
-
-COMMON = {
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-}
-TEXT = COMMON | {"vocab_size": 97, "max_position_embeddings": 256, "pad_token_id": 0}
-
-
-def llama(**options):
-    return transformers.LlamaForCausalLM, transformers.LlamaConfig(**TEXT, **options)
-
-
-def mistral():
-    config = transformers.MistralConfig(**TEXT, num_key_value_heads=2, sliding_window=8)
-    return transformers.MistralForCausalLM, config
-
-
-DECODERS = {
-    "llama": lambda: llama(num_key_value_heads=4),
-    "grouped": lambda: llama(num_key_value_heads=2),
-    "one-kv-head": lambda: llama(num_key_value_heads=1),
-    "sliding-window": mistral,
-}
-decoder = pytest.mark.parametrize("make", DECODERS.values(), ids=DECODERS)
 
 
 @pytest.fixture(autouse=True)
-def registered(torch_seeded):
+def registered(torch_seeded, one_thread):
     flashcore.transformers.register()
-
-
-def pair(make, device, dtype, other="sdpa"):
-    """Returns the same model twice: with FlashCore's attention, and with sdpa's or another."""
-    kind, config = make()
-    config._attn_implementation = "flashcore"
-    ours = kind(config).to(device, dtype).eval()
-    kind, config = make()
-    config._attn_implementation = other
-    theirs = kind(config).to(device, dtype).eval()
-    theirs.load_state_dict(ours.state_dict())
-    assert ours.config._attn_implementation == "flashcore"
-    return ours, theirs
-
-
-def check(actual, expected, dtype):
-    # Two layers of rounding lie between attention and the logits, which are small. The limit is
-    # twice the relative gate of the type.
-    actual, expected = actual.double().cpu(), expected.double().cpu()
-    relative = gates.GATES[str(dtype).removeprefix("torch.")][1]
-    assert actual.isfinite().all()
-    assert (actual - expected).norm() <= 2 * relative * expected.norm()
 
 
 @pytest.fixture
@@ -79,57 +39,12 @@ def seen(calls_of):
 
 
 @place
-@decoder
-def test_logits(make, device, dtype, seen):
-    ours, theirs = pair(make, device, dtype)
+@pytest.mark.parametrize("name", ["llama", "one-kv-head", "opt", "mistral"])
+def test_logits(name, device, dtype, seen):
+    ours, theirs = pair(FAMILIES[name], device, dtype)
     tokens = torch.randint(1, 97, (2, 40), device=device)
     check(ours(tokens).logits, theirs(tokens).logits, dtype)
     assert len(seen) == 2
-
-
-@place
-@decoder
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padded_batches(make, device, dtype, side):
-    ours, theirs = pair(make, device, dtype)
-    tokens = torch.randint(1, 97, (3, 40), device=device)
-    mask = torch.ones_like(tokens)
-    for row, length in enumerate((40, 25, 3)):
-        padding = slice(length, None) if side == "right" else slice(None, 40 - length)
-        mask[row, padding] = 0
-    tokens[mask == 0] = 0
-    actual = ours(tokens, attention_mask=mask).logits
-    expected = theirs(tokens, attention_mask=mask).logits
-    check(actual[mask == 1], expected[mask == 1], dtype)
-
-
-@place
-@decoder
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-def test_generation(make, device, dtype, cache):
-    ours, theirs = pair(make, device, dtype)
-    tokens = torch.randint(1, 97, (2, 12), device=device)
-    mask = torch.ones_like(tokens)
-    mask[1, :5] = 0
-    options = {
-        "attention_mask": mask,
-        "max_new_tokens": 20,
-        "do_sample": False,
-        "cache_implementation": cache,
-        "return_dict_in_generate": True,
-        "output_logits": True,
-        "disable_compile": True,
-    }
-    actual, expected = ours.generate(tokens, **options), theirs.generate(tokens, **options)
-    steps = 0
-    for step, (a, e) in enumerate(zip(actual.logits, expected.logits, strict=True)):
-        check(a, e, dtype)
-        steps += 1
-        # After a tie that rounding decides the other way, the texts differ.
-        position = 12 + step
-        if not torch.equal(actual.sequences[:, position], expected.sequences[:, position]):
-            break
-    assert steps == 20 or dtype is not torch.float32
 
 
 @place
@@ -146,20 +61,6 @@ def vit():
     return transformers.ViTForImageClassification, config
 
 
-def gemma():
-    options = {"num_key_value_heads": 2, "head_dim": 32, "attn_logit_softcapping": 2.0}
-    config = transformers.Gemma2Config(**TEXT, **options, sliding_window=8)
-    return transformers.Gemma2ForCausalLM, config
-
-
-def gpt_oss():
-    options = {"num_key_value_heads": 2, "head_dim": 32, "sliding_window": 8}
-    config = transformers.GptOssConfig(
-        **TEXT, **options, num_local_experts=2, num_experts_per_tok=2
-    )
-    return transformers.GptOssForCausalLM, config
-
-
 differentiates = pytest.mark.skipif(
     len(PLACES) > 1 and not flashcore.torch._differentiates("cuda", 0, "bfloat16", 32, 32),
     reason="the GPU has no backward pass",
@@ -169,16 +70,12 @@ differentiates = pytest.mark.skipif(
 @differentiates
 @place
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
-@pytest.mark.parametrize(
-    "make",
-    [*DECODERS.values(), vit, gemma, gpt_oss],
-    ids=[*DECODERS, "vit", "softcap", "sinks"],
-)
+@pytest.mark.parametrize("make", [*FAMILIES.values(), vit], ids=[*FAMILIES, "vit"])
 def test_a_training_step(make, device, dtype, checkpointed, seen):
-    """The loss, every gradient, and the loss after an AdamW step equal those of sdpa or eager."""
+    """The loss, every gradient, and the loss after an AdamW step equal those of eager."""
     losses, gradients = [], []
     with torch.enable_grad():
-        for model in pair(make, device, dtype, "eager" if make in (gemma, gpt_oss) else "sdpa"):
+        for model in pair(make, device, dtype, "eager"):
             torch.manual_seed(1)
             if make is vit:
                 images = torch.randn(3, 3, 32, 32, device=device, dtype=dtype)
@@ -201,7 +98,7 @@ def test_a_training_step(make, device, dtype, checkpointed, seen):
                 if len(losses) % 2 == 1:
                     gradients.append({n: p.grad.clone() for n, p in model.named_parameters()})
                 optimizer.step()
-    assert len(seen) == (8 if checkpointed else 4)
+    assert len(seen) == (12 if make in TRANSLATORS.values() else 4) * (1 + checkpointed)
     assert losses[1] < losses[0]
     limit = 1e-4 if dtype is torch.float32 else 4e-2
     assert losses[:2] == pytest.approx(losses[2:], rel=limit)
@@ -232,7 +129,7 @@ def test_models_beyond_sdpa(make, device, dtype, seen):
 
 @place
 def test_switching_an_existing_model(device, dtype):
-    kind, config = llama(num_key_value_heads=2)
+    kind, config = grouped()
     model = kind(config).to(device, dtype).eval()
     tokens = torch.randint(1, 97, (1, 30), device=device)
     expected = model(tokens).logits
@@ -243,7 +140,7 @@ def test_switching_an_existing_model(device, dtype):
 @pytest.mark.compiles
 @place
 def test_compiled(device, dtype):
-    ours, theirs = pair(DECODERS["grouped"], device, dtype)
+    ours, theirs = pair(grouped, device, dtype)
     tokens = torch.randint(1, 97, (2, 40), device=device)
     compiled = torch.compile(ours, fullgraph=True)
     check(compiled(tokens, use_cache=False).logits, theirs(tokens).logits, dtype)
@@ -266,7 +163,7 @@ def test_cache_in_fp8(device, dtype, name):
             k, v = k.view(small), v.view(small)
             return (k.to(dtype), v.to(dtype)) if self.widened else (k, v)
 
-    ours, theirs = pair(DECODERS["grouped"], device, dtype)
+    ours, theirs = pair(grouped, device, dtype)
     tokens = torch.randint(1, 97, (2, 12), device=device)
     logits = []
     with torch.no_grad():
@@ -289,7 +186,7 @@ def test_cache_in_fp8(device, dtype, name):
 @place
 def test_static_cache_compiled(device, dtype):
     """Steps over a static cache: one graph, compiled once, equals sdpa."""
-    ours, theirs = pair(DECODERS["grouped"], device, dtype)
+    ours, theirs = pair(grouped, device, dtype)
     tokens = torch.randint(1, 97, (2, 12), device=device)
     steps = torch.randint(1, 97, (6, 2, 1), device=device)
     torch._dynamo.reset()
@@ -304,35 +201,6 @@ def test_static_cache_compiled(device, dtype):
     for actual, expected in zip(*logits, strict=True):
         check(actual, expected, dtype)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
-
-
-@place
-@decoder
-def test_continuous_batching(make, device, dtype, seen):
-    """Requests of several lengths in one batch over a paged cache: each as if it ran alone."""
-    if tuple(int(n) for n in transformers.__version__.split(".")[:2]) < (5, 23):
-        pytest.skip("this transformers has no continuous batching for names that it does not know")
-    kind, config = make()
-    config._attn_implementation = "flashcore"
-    model = kind(config).to(device, dtype).eval()
-    options = transformers.GenerationConfig(
-        max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
-    )
-    prompts = [torch.randint(1, 97, (n,)).tolist() for n in (12, 3, 30, 7, 1)]
-    results = model.generate_batch(prompts, generation_config=options, progress_bar=False)
-    assert len(seen) > 0
-    assert all(len(options["cu_seqlens_q"]) > 1 for _, options in seen)
-    assert len(results) == len(prompts)
-    generated = {tuple(r.prompt_ids): r.generated_tokens for r in results.values()}
-    for prompt in prompts:
-        tokens = generated[tuple(prompt)]
-        assert len(tokens) == 12
-        # Each token is the most likely one after its predecessors, except for ties in rounding.
-        text = torch.tensor([prompt + tokens], device=device)
-        logits = model(text).logits[0, len(prompt) - 1 : -1].float().cpu()
-        chosen = logits.gather(1, torch.tensor(tokens)[:, None])[:, 0]
-        tie = 1e-5 if dtype is torch.float32 else 2e-2
-        assert ((logits.amax(1) - chosen) <= tie * logits.abs().amax()).all()
 
 
 LENGTHS = (13, 1, 26)
@@ -355,7 +223,7 @@ def spans():
 @pytest.mark.parametrize("beside", ["nothing", "ones", "padding", "no-cache"])
 @pytest.mark.parametrize(
     "make",
-    [DECODERS["grouped"], mistral, gemma, gpt_oss],
+    [grouped, mistral, gemma, gpt_oss],
     ids=["grouped", "sliding-window", "softcap", "sinks"],
 )
 def test_packed_models(make, beside, device, dtype):
@@ -460,7 +328,7 @@ def test_tables_of_blocks_are_refused():
 @pytest.mark.parametrize("asked", ["in the call", "in the config"])
 def test_weights_that_there_are_not(asked):
     """Warns like sdpa, because the result has no weights."""
-    kind, config = llama(num_key_value_heads=2)
+    kind, config = grouped()
     config._attn_implementation = "flashcore"
     options = {"output_attentions": True}
     if asked == "in the config":
@@ -493,5 +361,22 @@ def test_softcap_and_sinks_reach_the_library():
         q, q, q, causal=True, softmax_scale=0.3, softcap=2.0, sinks=sinks
     )
     assert torch.equal(out, expected)
-    with pytest.raises(NotImplementedError, match="position_bias"):
-        attend(q, q, q, None, position_bias=q)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("mask", ["none", "bool", "bias"])
+def test_position_bias(mask, packed):
+    """It is added to the scores, next to causality, a mask, and the starts of sequences."""
+    q, bias = torch.randn(1, 4, 40, 16), torch.randn(1, 4, 40, 40)
+    far = torch.arange(40)[:, None] - torch.arange(40)
+    kept = (far >= 0)[None, None]
+    given = None
+    if mask == "bool":
+        given = kept = kept & (torch.rand(1, 1, 40, 40) > 0.3)
+    elif mask == "bias":
+        given = torch.zeros(1, 1, 40, 40).masked_fill(~kept, -torch.inf)
+    if packed:
+        of = torch.repeat_interleave(torch.arange(3), torch.tensor(LENGTHS))
+        kept = kept & (of[:, None] == of)
+    out = attend(q, q, q, given, is_causal=True, position_bias=bias, **(PACKED if packed else {}))
+    torch.testing.assert_close(out, flashcore.attention(q, q, q, mask=kept, bias=bias))

@@ -14,6 +14,7 @@ FILES = {"python/requirements-test.txt": "to test", "python/requirements-torch.t
 # Version in Debian 12 or of the list, licence, and why it is there. What CMake finds has its package's name.
 ABOUT = {
     "abigail-tools": ("2.2", "Apache-2.0 WITH LLVM-exception", "compares the C interface with the one on record"),
+    "aiohttp": ("", "Apache-2.0 AND MIT", "the server in `examples/server.py`"),
     "auditwheel": ("", "MIT", "names the oldest system that a wheel runs on"),
     "binutils": ("2.40", "GPL-3.0-or-later", "reads what was built"),
     "build": ("", "MIT", "builds the source distribution"),
