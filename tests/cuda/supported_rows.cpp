@@ -167,7 +167,6 @@ SupportedRow backward_sm90_options() {
       (row.computes - Features{packed, softcap}) | Features{bias, mask, alibi_slopes} | kDropout;
   row.need = with_mask;
   row.without = "bias: is not given, wanted one of bias, mask, alibi_slopes or dropout_p";
-  row.gradients_of_options = false;
   return row;
 }
 

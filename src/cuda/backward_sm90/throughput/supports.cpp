@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 
 #include "cuda/backward_sm90/common/supports.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
@@ -38,18 +37,9 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
   return refuse_launches_of(problem, config_of(problem.forward));
 }
 
-// Refuses gradients of what pairs have, and masks of more blocks than a launch takes.
+// Refuses masks of more blocks than a launch takes.
 std::string refuse_options(const BackwardProblem& problem, const PlanContext&) {
   const ForwardProblem& p = problem.forward;
-  const struct {
-    bool present;
-    std::string_view name;
-  } gradients[] = {{problem.d_bias.present, "d_bias"},
-                   {problem.d_sinks.present, "d_sinks"},
-                   {problem.d_alibi_slopes.present, "d_alibi_slopes"}};
-  for (const auto& [present, name] : gradients) {
-    if (present) return fmt::format("{}: is requested, wanted only dq, dk and dv", name);
-  }
   const int64_t blocks =
       product_of({p.batch, p.heads_q, (p.seqlen_q + 127) / 128, (p.seqlen_kv + 127) / 128});
   if (p.mask.present && blocks > kMostBlocks) {
