@@ -109,40 +109,6 @@ Variant backward_for_any_pointers(Variant variant, const Variant& other) {
   return variant;
 }
 
-bool asks_for_options(const BackwardProblem& problem) {
-  return problem.d_bias.present || problem.d_sinks.present || problem.d_alibi_slopes.present;
-}
-BackwardProblem without_options(BackwardProblem problem) {
-  problem.d_bias.present = problem.d_sinks.present = problem.d_alibi_slopes.present = false;
-  return problem;
-}
-
-// The variant computes dQ, dK and dV, after backward_sm80 has computed gradients of options, if any.
-Variant with_gradients_of_options(Variant variant, const Variant& other) {
-  variant.backward.supports = but_not(
-      variant.backward.supports,
-      [other](const BackwardProblem& problem, const PlanContext& context) {
-        return asks_for_options(problem) ? refusal_of(other, problem, context) : std::string();
-      });
-  variant.backward.plan = [own = std::move(variant.backward.plan)](
-                              const BackwardProblem& problem,
-                              const PlanContext& context) -> Result<PlannedBackward> {
-    Result<PlannedBackward> rest = own(without_options(problem), context);
-    if (!rest.ok() || !asks_for_options(problem)) return rest;
-    Result<PlannedBackward> first =
-        cuda::backward_sm80::general::plan_gradients_of_options(problem, context);
-    if (!first.ok()) return first.status();
-    return PlannedBackward{
-        .workspace_bytes = std::max(first->workspace_bytes, rest->workspace_bytes),
-        .run = [first = std::move(first->run), rest = std::move(rest->run)](
-                   const BackwardArguments& args, std::span<std::byte> workspace, Stream stream) {
-          Status status = first(args, workspace, stream);
-          return status.ok() ? rest(args, workspace, stream) : status;
-        }};
-  };
-  return variant;
-}
-
 // Adds reasons to decline to a variant's own. Which one is faster is decided here, not in its
 // folder, so that its measurements stay valid for every choice.
 template <class Declines>
@@ -235,7 +201,6 @@ std::vector<Variant> backward() {
   const Variant any = cuda::backward_sm80::general::variant();
   std::vector<Variant> all = cuda::backward_sm90::throughput::variants();
   all.front().backward.declines = sm90_split_declines;
-  all.back() = with_gradients_of_options(std::move(all.back()), any);
   all.push_back(cuda::backward_sm90::wide::variant());
   for (Variant& variant : all) variant = backward_for_any_pointers(std::move(variant), any);
   all.push_back(any);

@@ -449,7 +449,7 @@ TEST_F(Stub, AConversionLaunchesTwoOrThreeTimes) {
   }
 }
 
-TEST_F(Stub, GradientsOfOptionsComeBeforeTheRest) {
+TEST_F(Stub, GradientsOfOptionsComeAfterTheRest) {
   Problem problem = dense(DType::bf16, 300, 300);
   problem.lse = TensorDesc::contiguous(DType::f32, {2, 8, 300});
   problem.bias = TensorDesc::contiguous(DType::bf16, {1, 8, 300, 300});
@@ -479,10 +479,11 @@ TEST_F(Stub, GradientsOfOptionsComeBeforeTheRest) {
   const std::vector<std::string> rest = launched();
   gradients.d_bias = problem.bias;
   gradients.d_alibi_slopes = problem.alibi_slopes;
-  std::vector<std::string> wanted = {
-      "backward_sm80:find_row_stats", "backward_sm80:bf16_config1_dq_all",
-      "backward_sm80:bf16_config1_d_bias_all", "backward_sm80:add_rows"};
-  wanted.insert(wanted.end(), rest.begin(), rest.end());
+  std::vector<std::string> wanted = rest;
+  for (const char* const name :
+       {"bf16_config2_add_pair_slopes", "bf16_config2_d_bias", "bf16_config2_finish_d_bias"}) {
+    wanted.push_back(std::string("backward_sm90:") + name);
+  }
   EXPECT_EQ(launched(), wanted);
 }
 

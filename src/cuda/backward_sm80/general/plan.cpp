@@ -51,8 +51,6 @@ struct Planned {
   int64_t sums_offset = 0, counters_offset = 0;
   int joint_config = -1;  // -1: there is no joint kernel
   bool ordered = true;    // its additions to dQ
-  // Only dBias, dSinks and dSlopes are wanted; dQ is written with what rows add to the last two.
-  bool only_options = false;
 };
 
 int64_t rows_of(const ForwardProblem& p, bool queries) {
@@ -221,14 +219,13 @@ void add_launches(Planned& planned, const DeviceInfo& device) {
   const bool fp32 = computes_in_fp32(problem);
   const std::string_view element = launch::element_name(fp32 ? DType::f32 : p.dtype);
   const bool all = wants_all_features(problem);
-  const bool sums_rows = problem.d_sinks.present || problem.d_alibi_slopes.present;
   unsigned int q_blocks = 0, k_blocks = 0;
   const auto add = [&](std::string_view output, int config, bool level, unsigned int blocks) {
     planned.launches.push_back(
         {fmt::format("{}_config{}_{}_{}", element, config, output, level ? "all" : "none"),
          blocks});
   };
-  if (!planned.only_options) planned.joint_config = find_joint_config(problem, device);
+  planned.joint_config = find_joint_config(problem, device);
   if (planned.joint_config >= 0) {
     const JointConfig joint =
         joint_config_of(planned.joint_config, all ? Features::all : Features::none);
@@ -246,13 +243,13 @@ void add_launches(Planned& planned, const DeviceInfo& device) {
       tiling_of_keys(p, config.block_x(), p.batch * p.heads_kv, p.band.right >= 0, k_blocks);
   // After a joint kernel these compute only what was not finite: one level serves.
   const bool level = all || planned.joint_config >= 0;
-  if (!planned.only_options && has_both(config)) {
+  if (has_both(config)) {
     add("dk_dv", index, level, k_blocks);
-  } else if (!planned.only_options) {
+  } else {
     add("dk", index, level, k_blocks);
     add("dv", index, level, k_blocks);
   }
-  if (!planned.only_options || sums_rows) add("dq", index, level, q_blocks);
+  add("dq", index, level, q_blocks);
   if (problem.d_bias.present) {
     add("d_bias", index, true, bias_blocks(problem, config_of(index, Features::all)));
   }
@@ -367,8 +364,7 @@ Status run(const Planned& planned, const BackwardArguments& args, std::span<std:
   const ForwardProblem& p = planned.problem.forward;
   Params params = planned.params;
   bind(params, planned, args, workspace);
-  if (p.packed && !planned.only_options)
-    FLASHCORE_RETURN_IF_ERROR(zero_packed(planned, params, launcher));
+  if (p.packed) FLASHCORE_RETURN_IF_ERROR(zero_packed(planned, params, launcher));
   if ((planned.rows > 0 && p.batch > 0) || planned.joint_config >= 0) {
     const int64_t rows_per_block = kRowThreads / params.stats_lanes;
     const int64_t blocks =
@@ -387,9 +383,8 @@ Status run(const Planned& planned, const BackwardArguments& args, std::span<std:
   return {};
 }
 
-Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context,
-                             bool only_options) {
-  Planned planned{.problem = problem, .params = make_params(problem), .only_options = only_options};
+Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
+  Planned planned{.problem = problem, .params = make_params(problem)};
   planned.ordered = context.deterministic || context.batch_invariant;
   add_launches(planned, context.device);
   const Result<size_t> workspace_bytes = lay_out(planned);
@@ -412,19 +407,11 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 
 }  // namespace
 
-Result<PlannedBackward> plan_gradients_of_options(const BackwardProblem& problem,
-                                                  const PlanContext& context) {
-  return plan(problem, context, true);
-}
-
 Variant variant() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
           .targets = build::targets::backward_sm80,
-          .backward = {.supports = supports(),
-                       .plan = [](const BackwardProblem& problem, const PlanContext& context) {
-                         return plan(problem, context, false);
-                       }}};
+          .backward = {.supports = supports(), .plan = plan}};
 }
 
 }  // namespace flashcore::cuda::backward_sm80::general

@@ -57,6 +57,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const typename S::Kern
                 .params = p,
                 .shared = ptx::shared_address(&smem),
                 .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
+  if constexpr (S::kPairs) clear_slope_terms(c);
   const int steps = own_task<S>(p, smem.tile).steps;
   if (steps > 0) {
     c.run(steps);

@@ -37,7 +37,7 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
   return refuse_launches_of(problem, config_of(problem.forward));
 }
 
-// Refuses masks of more blocks than a launch takes.
+// Refuses masks of more blocks, and a dBias of more tiles, than a launch takes.
 std::string refuse_options(const BackwardProblem& problem, const PlanContext&) {
   const ForwardProblem& p = problem.forward;
   const int64_t blocks =
@@ -45,6 +45,10 @@ std::string refuse_options(const BackwardProblem& problem, const PlanContext&) {
   if (p.mask.present && blocks > kMostBlocks) {
     return fmt::format("mask: has {} blocks of 128 queries and keys, wanted at most {}", blocks,
                        kMostBlocks);
+  }
+  if (const int64_t items = bias_items(problem); problem.d_bias.present && items > kMostBlocks) {
+    return fmt::format("d_bias: makes {} tiles, wanted at most {}",
+                       items == kTooLarge ? "too many" : std::to_string(items), kMostBlocks);
   }
   return refuse_launches_of(problem, pair_config_of(p));
 }
@@ -60,6 +64,12 @@ int pair_config_of(const ForwardProblem& p) {
   const bool is_wide = p.bias.present && p.bias.dtype == DType::f32;
   if (!is_wide || kConfigs[static_cast<size_t>(index)].has_wide_bias()) return index;
   return config_index(kConfigs.back().head_dim, true);
+}
+
+int64_t bias_items(const BackwardProblem& problem) {
+  const int64_t* const extents = problem.d_bias_extents;
+  return product_of({extents[0], extents[1], (extents[2] + kBlockKeys - 1) / kBlockKeys,
+                     (extents[3] + kBlockKeys - 1) / kBlockKeys});
 }
 
 BackwardSupports supports() { return but_not(common_supports(kHeadDims), refuse_launches); }
