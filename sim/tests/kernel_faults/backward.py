@@ -200,14 +200,14 @@ FAULTS = [
          "distance + static_cast<float>(8 * n + e), sum)")], "check    FAILED"),
     Fault("d_bias_tile_of_the_bias_not_awaited", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
         (SM90_BACKWARD + "bias/consumer.cuh",
-         "        ptx::mbarrier_wait_together(shared + S::kBiasFull, bias_parity);\n", "")], "race"),
+         "    if (step.is_first != 0) ptx::mbarrier_wait_together(shared + S::kBiasFull, parity);\n", "")], "race"),
     Fault("d_bias_tile_of_the_bias_copied_over_one_in_use", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
-        (SM90_BACKWARD + "bias/producer.cuh", "      ptx::mbarrier_wait(shared + S::kBiasEmpty, parity);\n", "")],
-          "race"),
+        (SM90_BACKWARD + "bias/producer.cuh", "        ptx::mbarrier_wait(shared + S::kBiasEmpty, parity);\n", "")],
+          "arrival out of phase"),
     Fault("d_bias_tiles_released_before_their_product", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
         (SM90_BACKWARD + "bias/consumer.cuh",
          "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(a);\n    release(of_q);\n",
-         "    release(of_q);\n    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(a);\n")], "operand in use"),
+         "    release(of_q);\n    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(a);\n")], "operand in use", more=True),
     Fault("d_bias_statistics_of_too_few_steps", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
         (SM90_BACKWARD + "bias/shape.cuh", "kKept = kSlots / 2 + 1;", "kKept = kSlots / 2;")], "race"),
     Fault("d_bias_of_the_first_sequence_alone", HOPPER_BIAS_UNIT, HOPPER_BIAS, [

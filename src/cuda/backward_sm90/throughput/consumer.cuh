@@ -245,16 +245,10 @@ struct Consumer {
   }
   // Turns P into dS, in a and packed in p.
   __device__ __forceinline__ void weigh(int number) {
-    const uint32_t stage = number % kStages;
     if constexpr (S::kPairs) {
-      if (params.pairs.dropout) {
-        weigh_dropped(*this, stage);
-      } else {
-        weigh_kept(stage);
-      }
-      if (params.pairs.slope_terms != nullptr) add_distances(*this, number);
+      weigh_pairs(*this, number);
     } else {
-      weigh_kept(stage);
+      weigh_kept(number % kStages);
     }
   }
   // a = p (a - delta)

@@ -9,6 +9,7 @@
 #include "cuda/backward_sm90/common/exact.cuh"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
+#include "cuda/backward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
@@ -33,8 +34,8 @@ __device__ __forceinline__ double block_sum(double own) {
 }
 
 // Returns whether a bias or a mask removes every pair of a query.
-__device__ __forceinline__ bool is_removed(const PairParams& p, int batch, int head, int query) {
-  const EntryRows rows = entry_rows(p, batch, 1);
+__device__ __forceinline__ bool is_removed(const PairParams& p, const EntryRows& rows, int batch,
+                                           int head, int query) {
   const attention::ColumnRange seen = attention::visible_columns(rows.limits, query, 0);
   for (int key = max(seen.begin, 0); key < seen.end; ++key) {
     const PairPlace at{batch, head, query, key};
@@ -53,15 +54,20 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto head = static_cast<int>(blockIdx.x);
   const int64_t head_rows = int64_t{p.q_blocks} * block_q;
   double total = 0;
-  for (int batch = 0; batch < p.batch; ++batch) {
-    const float* const terms =
-        p.options.sink_terms + (int64_t{batch} * p.heads_q + head) * head_rows;
-    for (auto query = static_cast<int>(threadIdx.x); query < head_rows; query += kRowThreads) {
-      float term = terms[query];
-      if (term * 0 != 0 && is_removed(p, batch, head, query)) {
-        term = p.d_lse == nullptr
-                   ? 0
-                   : p.d_lse[batch * p.d_lse_batch + head * p.d_lse_head + query * p.d_lse_row];
+  for (int batch = 0; batch < block_batch(p); ++batch) {
+    const int batch_head = batch * p.heads_q + head;
+    const float* const terms = p.options.sink_terms + batch_head * head_rows;
+    for (auto row = static_cast<int>(threadIdx.x); row < head_rows; row += kRowThreads) {
+      float term = terms[row];
+      if (term * 0 != 0) {
+        const EntryBlock block = query_block(p, batch_head, row / block_q, block_q);
+        const EntryRows rows = entry_rows(p, block.entry, block_q);
+        const int query = block.block * block_q + row % block_q;
+        if (is_removed(p, rows, block.entry, head, query)) {
+          term = p.d_lse == nullptr ? 0
+                                    : p.d_lse[rows.batch * p.d_lse_batch + head * p.d_lse_head +
+                                              (int64_t{rows.q_row} + query) * p.d_lse_row];
+        }
       }
       total += static_cast<double>(term);
     }
@@ -73,12 +79,12 @@ __global__ void __launch_bounds__(kRowThreads)
 // A tile's term of a head, by all threads: a warp for each of its keys.
 template <int kConfigIndex, class Element>
 __device__ __forceinline__ double exact_distances(const PairParams& p, const EntryTask& task,
-                                                  int head) {
+                                                  int entry, int head) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   using Row = ExactRow<kConfig.head_dim, Element>;
   const EntryRows& rows = task.rows;
-  const ExactEntry<PairParams> exact{p, rows, kConfig.block_q};
-  const int64_t offset = attention::find_entry(p, task.batch).offset;
+  const ExactEntry<PairParams> exact{p, rows, kConfig.block_q, entry};
+  const int64_t offset = attention::find_entry(p, entry).offset;
   const int end = min((task.tile + 1) * kBlockKeys, rows.limits.len_kv);
   const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   double sum = 0;
@@ -93,7 +99,7 @@ __device__ __forceinline__ double exact_distances(const PairParams& p, const Ent
       q.load(p.q, rows.batch, head, rows.q_row + query, lane, p.head_dim_qk);
       d_o.load(p.d_o, rows.batch, head, rows.q_row + query, lane, p.head_dim_v);
       const auto [removed, pair] =
-          exact_weights(exact, {task.batch, head, query, key}, q.dot(k), d_o.dot(v));
+          exact_weights(exact, {entry, head, query, key}, q.dot(k), d_o.dot(v));
       const int64_t distance = query + offset - key;
       if (!removed && lane == 0) {
         sum +=
@@ -104,8 +110,9 @@ __device__ __forceinline__ double exact_distances(const PairParams& p, const Ent
   return block_sum(sum);
 }
 
+// Two blocks per SM: ptxas goes for three by itself, and spills.
 template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, 2)
     add_pair_slopes_kernel(const __grid_constant__ PairParams p) {
   PairSumParts& parts = ptx::static_shared<PairSumParts>();
   const auto head = static_cast<int>(blockIdx.x) % p.heads_q;
@@ -114,8 +121,9 @@ __global__ void __launch_bounds__(kRowThreads)
   double total = 0;
   for (int64_t first = 0; first < tiles; first += kRowThreads) {
     const int64_t own = first + threadIdx.x;
-    const bool is_own = own < tiles && p.tasks[own].kv_head == kv_head &&
-                        (!p.pairs.d_slopes_by_batch || p.tasks[own].batch == batch);
+    const bool is_own =
+        own < tiles && p.tasks[own].kv_head == kv_head && !is_without_rows(p, p.tasks[own]) &&
+        (!p.pairs.d_slopes_by_batch || entry_of_tile(p, static_cast<uint32_t>(own)) == batch);
     double term = 0;
     if (is_own) {
       const float* const of_warps =
@@ -126,7 +134,9 @@ __global__ void __launch_bounds__(kRowThreads)
     if (__syncthreads_or(static_cast<int>(term * 0 != 0)) != 0) {
       for (unsigned int i = 0; i < kRowThreads; ++i) {
         if (!parts.is_wanted[i]) continue;
-        const double exact = exact_distances<kConfigIndex, Element>(p, p.tasks[first + i], head);
+        const int64_t index = first + i;
+        const double exact = exact_distances<kConfigIndex, Element>(
+            p, p.tasks[index], entry_of_tile(p, static_cast<uint32_t>(index)), head);
         if (threadIdx.x == i) term = exact;
       }
       __syncthreads();

@@ -22,12 +22,9 @@ template <class S>
 __device__ __forceinline__ PairTile pair_tile(const Consumer<S>& c, const Step& step) {
   const EntryTask& task = c.smem.task;
   const int key = task.tile * kBlockKeys;
-  return {step.batch,
-          step.head,
-          step.first + key,
-          key,
-          task.rows.len_q - 1,
-          task.rows.limits.len_kv - 1,
+  return {S::pair_terms().entry, step.head,
+          step.first + key,      key,
+          task.rows.len_q - 1,   task.rows.limits.len_kv - 1,
           S::pair_terms().offset};
 }
 
@@ -155,6 +152,17 @@ __device__ __forceinline__ void add_distances(Consumer<S>& c, int number) {
   }
   sum = attention::warp_sum(sum);
   if (c.lane() == 0) atomicAdd(&slope_term(c, step.head), sum);
+}
+
+template <class S>
+__device__ __forceinline__ void weigh_pairs(Consumer<S>& c, int number) {
+  const uint32_t stage = number % kStages;
+  if (c.params.pairs.dropout) {
+    weigh_dropped(c, stage);
+  } else {
+    c.weigh_kept(stage);
+  }
+  if (c.params.pairs.slope_terms != nullptr) add_distances(c, number);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -204,6 +204,7 @@ Status load(Planned& planned, const launch::Loader& loader, int config, int spli
       fmt::format("{}_config{}", launch::element_name(planned.problem.forward.dtype), config);
   if (planned.pairs) {
     FLASHCORE_RETURN_IF_ERROR(loader.load(planned.pack_mask, kName, "pack_mask_bits"));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(launches.zero_hidden_rows, kName, "zero_hidden_rows"));
     FLASHCORE_RETURN_IF_ERROR(loader.load(launches.begin, kName, prefix + "_begin_options"));
     FLASHCORE_RETURN_IF_ERROR(loader.load(launches.end, kName, prefix + "_finish_pairs"));
     FLASHCORE_RETURN_IF_ERROR(loader.load(planned.add_sinks, kName, "add_pair_sinks"));
@@ -233,6 +234,7 @@ Status launch_pairs(const Planned& planned, const Maps& maps, const PairParams& 
   if (mask.mask != nullptr) {
     FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.pack_mask, grid(planned.mask.blocks), mask));
   }
+  FLASHCORE_RETURN_IF_ERROR(zero_hidden_rows(launches, params, launcher));
   const OptionParams& of_rows = params;
   FLASHCORE_RETURN_IF_ERROR(launcher.launch(launches.begin, grid(launches.begin_blocks), of_rows));
   FLASHCORE_RETURN_IF_ERROR(

@@ -78,8 +78,7 @@ BackwardSupports option_supports() {
   using enum Feature;
   BackwardSupports supports = common_supports(kHeadDims);
   supports.needs = Features{bias, mask, alibi_slopes, dropout};
-  supports.features =
-      (supports.features - Features{packed, softcap}) | supports.needs | dropout_state;
+  supports.features = (supports.features - Features{softcap}) | supports.needs | dropout_state;
   return but_not(supports, refuse_options);
 }
 

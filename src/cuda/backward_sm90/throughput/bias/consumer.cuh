@@ -176,9 +176,17 @@ struct BiasConsumer {
     }
   }
 
+  // The tile of the bias is free for the next one before the sums are stored.
+  __device__ __forceinline__ void wait_for_bias(const BiasStep& step, uint32_t parity) const {
+    if (step.is_first != 0) ptx::mbarrier_wait_together(shared + S::kBiasFull, parity);
+  }
+  __device__ __forceinline__ void release_bias(const BiasStep& step) const {
+    if (step.is_last != 0) ptx::mbarrier_arrive(shared + S::kBiasEmpty);
+  }
+
   // A step whose first slot is full; the slot becomes its second one.
   __device__ __forceinline__ void add_step(const BiasStep& step, int kept, BiasSlot& slot,
-                                           uint32_t slots) {
+                                           uint32_t slots, uint32_t bias_parity) {
     const uint32_t of_q = slot.at;
     ptx::warpgroup_fence();
     issue(a, of_q);
@@ -189,7 +197,9 @@ struct BiasConsumer {
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(a);
     release(of_q);
+    wait_for_bias(step, bias_parity);
     make_weights(step, kept);
+    release_bias(step);
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(b);
     if (params.pairs.dropout) {
@@ -214,36 +224,35 @@ struct BiasConsumer {
       const BiasStep& step = smem.step[kept];
       if (step.item < 0) return;
       const int stored = step.is_last != 0 ? step.item : -1;
-      if (step.is_first != 0) {
-        clear(sums);
-        ptx::mbarrier_wait_together(shared + S::kBiasFull, bias_parity);
-        bias_parity ^= 1;
-      }
+      if (step.is_first != 0) clear(sums);
       if (step.has_pairs != 0) {
-        add_step(step, kept, slot, slots);
+        add_step(step, kept, slot, slots, bias_parity);
       } else {
         release(slot.at);
         slot.advance(slots);
         wait_full(slot);
+        wait_for_bias(step, bias_parity);
+        release_bias(step);
+      }
+      if (stored >= 0) {
+        bias_parity ^= 1;
+        mark(stored);
+        store(bias_item(params, static_cast<uint32_t>(stored)), slot.at);
+        ptx::fence_proxy_async();
       }
       release(slot.at);
       slot.advance(slots);
       if (++kept == S::kKept) kept = 0;
-      if (stored < 0) continue;
-      mark(stored);
-      store(bias_item(params, static_cast<uint32_t>(stored)));
-      ptx::fence_proxy_async();
-      ptx::mbarrier_arrive(shared + S::kBiasEmpty);
     }
   }
 
   // store.cuh
   __device__ void mark(int item) const;
-  __device__ void store(const BiasItem& item);
-  __device__ void store_rows(const BiasItem& item) const;
+  __device__ void store(const BiasItem& item, uint32_t slot);
+  __device__ void store_rows(const BiasItem& item, uint32_t slot) const;
   __device__ void store_elements(const BiasItem& item) const;
   __device__ void add_queries();
-  __device__ void store_sums_of_keys(const BiasItem& item);
+  __device__ void store_sums_of_keys(const BiasItem& item, uint32_t slot);
 };
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -20,7 +20,7 @@ __device__ __forceinline__ float exact_bias(const BiasParams& p, const BiasItem&
   float sum = 0;
   for (int batch = item.batch; batch < (to.sums(0) ? p.batch : item.batch + 1); ++batch) {
     const EntryRows rows = entry_rows(p, batch, kConfig.block_q);
-    const ExactEntry<BiasParams> exact{p, rows, kConfig.block_q};
+    const ExactEntry<BiasParams> exact{p, rows, kConfig.block_q, batch};
     for (int head = item.head; head < (to.sums(1) ? p.heads_q : item.head + 1); ++head) {
       for (int i = query; i < (to.sums(2) ? rows.len_q : min(query + 1, rows.len_q)); ++i) {
         const attention::ColumnRange seen = attention::visible_columns(rows.limits, i, 0);

@@ -31,9 +31,9 @@ __device__ __forceinline__ void run_bias_block(const Maps& maps, const BiasParam
     if (thread == 0) {
       BiasProducer<S> producer{.smem = smem, .maps = maps, .p = p, .shared = shared};
       producer.run();
-    } else if (thread == kWarpThreads) {
+    } else if (thread / kWarpThreads == 1) {
       const BiasTileLoader<S> loader{.p = p, .shared = shared};
-      loader.run();
+      loader.run(static_cast<int>(thread % kWarpThreads));
     }
   } else {
     ptx::acquire_registers<kBiasConsumerRegisters>();

@@ -1,4 +1,4 @@
-// The producers of dBias' kernel, a thread each: one finds steps and copies their tiles, the other copies tiles of
+// The producers of dBias' kernel, a thread and a warp: one finds steps and copies their tiles, the other copies tiles of
 // the bias. Both go on to the next tile of dBias while consumers store one.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/prefetch.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/tma.cuh"
 
@@ -80,6 +81,11 @@ struct BiasProducer {
     if (++kept == S::kKept) kept = 0;
   }
 
+  // Where the starts of a packed batch decrease, gradients are 0.
+  __device__ __forceinline__ bool ends(const BiasWalk<BiasParams>& walk) const {
+    return walk.has_ended() || (is_packed(p) && *p.starts_fall != 0);
+  }
+
   __device__ __forceinline__ void run() {
     for (uint32_t item = ptx::block_index(); item < p.items; item += gridDim.x) {
       BiasWalk walk(p, bias_item(p, item));
@@ -87,7 +93,7 @@ struct BiasProducer {
       do {
         BiasStep step{.item = static_cast<int32_t>(item), .is_first = is_first ? 1 : 0};
         EntryRows rows{};
-        if (!walk.has_ended()) {
+        if (!ends(walk)) {
           rows = entry_rows(p, walk.batch, S::kConfig.block_q);
           step.tile = {.batch = walk.batch,
                        .head = walk.head,
@@ -105,16 +111,17 @@ struct BiasProducer {
                                : 0;
           walk.advance();
         }
-        step.is_last = walk.has_ended() ? 1 : 0;
+        step.is_last = ends(walk) ? 1 : 0;
         produce(step, rows);
         is_first = false;
-      } while (!walk.has_ended());
+      } while (!ends(walk));
     }
     produce({.item = -1}, {});
   }
 };
 
-// A tile of dBias has one of the bias, whatever it sums, if tiles of the bias are copied.
+// A warp: a tile of dBias has one of the bias, whatever it sums, if tiles of the bias are copied. The next one comes to
+// L2 meanwhile.
 template <class S>
 struct BiasTileLoader {
   const BiasParams& p;
@@ -133,16 +140,40 @@ struct BiasTileLoader {
       }
     }
   }
-  __device__ __forceinline__ void run() const {
+  __device__ __forceinline__ void prefetch(const BiasItem& item, int lane) const {
+    const PairMatrix& bias = p.pairs.bias;
+    const int bytes = p.pairs.bias_element_bytes(), lines = kBlockKeys * bytes / 128;  // of a row
+    const int64_t of_head = item.batch * bias.batch + item.head * bias.head;
+    for (int i = lane; i < kBiasTile * lines; i += kWarpThreads) {
+      const int query = min(item.q_tile * kBiasTile + i / lines, p.seqlen_q - 1);
+      const int key = min(item.k_tile * kBiasTile + i % lines * (128 / bytes), p.seqlen_kv - 1);
+      ptx::prefetch_l2(static_cast<const unsigned char*>(bias.data) +
+                       (of_head + query * bias.query + key) * bytes);
+    }
+  }
+  __device__ __forceinline__ bool has_pairs(const BiasItem& item) const {
+    return !BiasWalk(p, item).has_ended();
+  }
+
+  __device__ __forceinline__ void run(int lane) const {
     uint32_t parity = 1;
     for (uint32_t item = ptx::block_index(); item < p.items; item += gridDim.x) {
-      ptx::mbarrier_wait(shared + S::kBiasEmpty, parity);
+      if (lane == 0) {
+        ptx::mbarrier_wait(shared + S::kBiasEmpty, parity);
+        p.marks[item] = 0;
+        const BiasItem place = bias_item(p, item);
+        const bool loads = p.pairs.bias_tiles && has_pairs(place);
+        ptx::mbarrier_arrive_expect(
+            shared + S::kBiasFull,
+            loads ? kBiasTile * kBlockKeys * p.pairs.bias_element_bytes() : 0);
+        if (loads) load(place);
+      }
+      __syncwarp();
       parity ^= 1;
-      p.marks[item] = 0;
-      const bool tiles = p.pairs.bias_tiles;
-      ptx::mbarrier_arrive_expect(
-          shared + S::kBiasFull, tiles ? kBiasTile * kBlockKeys * p.pairs.bias_element_bytes() : 0);
-      if (tiles) load(bias_item(p, item));
+      const uint32_t next = item + gridDim.x;
+      if (!p.pairs.bias_tiles || next >= p.items) continue;
+      const BiasItem place = bias_item(p, next);
+      if (has_pairs(place)) prefetch(place, lane);
     }
   }
 };

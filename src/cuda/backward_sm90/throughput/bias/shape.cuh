@@ -1,8 +1,9 @@
 // The geometry of dBias' kernel, and its block's shared memory.
 //
-//   | ring: K and Q | V and dO | K and Q of the next step | ... | bias, then dBias | row statistics | steps |
+//   | ring: K and Q | V and dO | K and Q of the next step | ... | bias | row statistics | steps |
 //
-// A step is 128 queries and 128 keys. A bias of 32 bits lies in the ring's last place.
+// A step is 128 queries and 128 keys. A bias of 32 bits lies in the ring's last place. Rows of dBias are staged over V
+// of its last step, or, where V is smaller, behind the bias.
 #pragma once
 
 #include <cstddef>
@@ -35,13 +36,14 @@ struct BiasShape {
   static constexpr int kDimSteps = kConfig.head_dim / 16;
   using Tile = tile::SmemTile<kBiasTile, kConfig.head_dim, 2>;  // of Q, K, V and dO
   using DsTile = tile::SmemTile<kBlockQ, kBlockKeys, 2>;        // of the bias, and of dBias
-  static constexpr int kSlots = kConfig.head_dim > 64 ? 3 : 5;
+  static constexpr bool kStagesOverV = Tile::kBytes >= DsTile::kBytes;
+  static constexpr int kSlots = kStagesOverV ? 3 : 4;
   // Steps whose statistics are kept: a step begins once all but so many of those before it have ended.
   static constexpr int kKept = kSlots / 2 + 1;
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char ring[kSlots][2 * Tile::kBytes];
-    unsigned char bias[DsTile::kBytes];
+    unsigned char bias[(kStagesOverV ? 1 : 2) * DsTile::kBytes];
     alignas(16) float row_stats[kKept][2 * kBlockQ];
     uint64_t full[kSlots], empty[kSlots];
     uint64_t bias_full, bias_empty;
@@ -62,6 +64,17 @@ struct BiasShape {
   }
   __device__ __forceinline__ static uint32_t slots(const Pairs& pairs) {
     return is_wide(pairs) ? kSlots - 1 : kSlots;
+  }
+  // Where a consumer's part of row `row` of dBias, 64 keys, is staged.
+  __device__ __forceinline__ static uint32_t staged_row(uint32_t slot, uint32_t group,
+                                                        uint32_t row) {
+    if constexpr (kStagesOverV) {
+      constexpr uint32_t kOwnRows = kWarpgroupKeys;  // of V, in each of its panels
+      return kRing + slot * (2 * Tile::kBytes) + row / kOwnRows * Tile::kPanelBytes +
+             (group * kOwnRows + row % kOwnRows) * Tile::kPanelRowBytes;
+    } else {
+      return kBias + DsTile::kBytes + group * DsTile::kPanelBytes + row * DsTile::kPanelRowBytes;
+    }
   }
   // Where tiles of the bias are.
   __device__ __forceinline__ static uint32_t bias_at(const Pairs& pairs) {

@@ -9,7 +9,8 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-inline constexpr int kBiasBarrier = 1;  // named, of both consumers
+inline constexpr int kBothBarrier = 1,
+                     kOwnBarrier = 2;  // named: of both consumers; + group: its own
 
 // Where an element of dBias lies, and its value.
 __device__ __forceinline__ void store_bias(const BiasTarget& to, const BiasItem& item, int query,
@@ -32,14 +33,16 @@ __device__ __forceinline__ void BiasConsumer<S>::mark(int item) const {
   if (zero != 0) atomicExch(params.marks + item, 1U);
 }
 
-// Rows of 16 bits, through the place of the bias: a warp writes there what it alone has read.
+// Rows of 16 bits, through the consumer's part of the step's last slot.
 template <class S>
-__device__ __forceinline__ void BiasConsumer<S>::store_rows(const BiasItem& item) const {
+__device__ __forceinline__ void BiasConsumer<S>::store_rows(const BiasItem& item,
+                                                            uint32_t slot) const {
   const BiasTarget& to = params.d_bias;
-  const uint32_t l = lane(), panel = shared + S::kBias + group * DsTile::kPanelBytes;
+  const uint32_t l = lane();
   const auto chunk_at = [&](uint32_t row, uint32_t half) {
-    return panel + row * DsTile::kPanelRowBytes + (((warp() * 2 + half) ^ (row % 8)) << 4);
+    return shared + S::staged_row(slot, group, row) + (((warp() * 2 + half) ^ (row % 8)) << 4);
   };
+  ptx::named_barrier_sync(kOwnBarrier + static_cast<int>(group), kWarpgroupThreads);  // V is read
 #pragma unroll
   for (int n = 0; n < S::kScoreProducts; n += 2) {
     uint32_t of[4];
@@ -103,13 +106,14 @@ __device__ __forceinline__ void BiasConsumer<S>::add_queries() {
   }
 }
 
-// Sums over keys, of warps through the place of the bias; with those over queries, one number.
+// Sums over keys, of warps through the step's last slot; with those over queries, one number.
 template <class S>
-__device__ __forceinline__ void BiasConsumer<S>::store_sums_of_keys(const BiasItem& item) {
+__device__ __forceinline__ void BiasConsumer<S>::store_sums_of_keys(const BiasItem& item,
+                                                                    uint32_t slot) {
   constexpr int kThreadsOfBoth = kConsumers * kWarpgroupThreads;
   const auto own = static_cast<int>(group * kWarpgroupWarps + warp());
-  auto* const parts = reinterpret_cast<float*>(smem.bias);
-  ptx::named_barrier_sync(kBiasBarrier, kThreadsOfBoth);  // nobody reads the bias
+  auto* const parts = reinterpret_cast<float*>(smem.ring[slot]);
+  ptx::named_barrier_sync(kBothBarrier, kThreadsOfBoth);  // V and dO are read
 #pragma unroll
   for (int n = 0; n < S::kScoreProducts; ++n) {
 #pragma unroll
@@ -124,7 +128,7 @@ __device__ __forceinline__ void BiasConsumer<S>::store_sums_of_keys(const BiasIt
       }
     }
   }
-  ptx::named_barrier_sync(kBiasBarrier, kThreadsOfBoth);
+  ptx::named_barrier_sync(kBothBarrier, kThreadsOfBoth);
   const bool sums_queries = params.d_bias.sums(2);
   const int query = static_cast<int>(ptx::thread_index()) - kWarpgroupThreads;
   if (query < (sums_queries ? 1 : kBiasTile)) {
@@ -138,10 +142,10 @@ __device__ __forceinline__ void BiasConsumer<S>::store_sums_of_keys(const BiasIt
 }
 
 template <class S>
-__device__ __forceinline__ void BiasConsumer<S>::store(const BiasItem& item) {
+__device__ __forceinline__ void BiasConsumer<S>::store(const BiasItem& item, uint32_t slot) {
   const BiasTarget& to = params.d_bias;
   if (to.sums(3)) {
-    store_sums_of_keys(item);
+    store_sums_of_keys(item, slot);
   } else if (to.sums(2)) {
     add_queries();
     const int key = item.k_tile * kBiasTile + lane_key(*this);
@@ -153,7 +157,7 @@ __device__ __forceinline__ void BiasConsumer<S>::store(const BiasItem& item) {
   } else if (to.type == ElementType::f32) {
     store_elements(item);
   } else {
-    store_rows(item);
+    store_rows(item, slot);
   }
 }
 
