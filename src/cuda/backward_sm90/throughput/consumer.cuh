@@ -251,7 +251,7 @@ struct Consumer {
       weigh_kept(number % kStages);
     }
   }
-  // a = p (a - delta)
+  // p (a - delta)
   __device__ __forceinline__ void weigh_kept(uint32_t stage) {
     const uint32_t row_stats = row_stats_at(stage, 1);
 #pragma unroll
@@ -262,9 +262,9 @@ struct Consumer {
         uint32_t& pair = p[n / 2][n % 2 * 2 + slot];
         const float2 weight =
             Element::unpack(S::kCaps ? sloped[S::kCaps ? n / 2 : 0][n % 2 * 2 + slot] : pair);
-        float &x = a[n][2 * slot], &y = a[n][2 * slot + 1];
-        x = weight.x * (x - delta.x);
-        y = weight.y * (y - delta.y);
+        const float x = weight.x * (a[n][2 * slot] - delta.x);
+        const float y = weight.y * (a[n][2 * slot + 1] - delta.y);
+        if constexpr (S::kPairs) a[n][2 * slot] = x, a[n][2 * slot + 1] = y;
         pair = Element::pack(x, y);
       }
     }
