@@ -91,13 +91,13 @@ constexpr tests::Recorded kWanted = {20000, 1000,
 89  forward   11199 chosen  27095 launches  c18b88884187e6fe
 89  backward   3367 chosen  31484 launches  26e9d608740037f5
 90  forward   11199 chosen  28042 launches  b708786eefe527de
-90  backward   3367 chosen  31114 launches  1aa67d9155acce33
+90  backward   3367 chosen  30919 launches  cd74961a06977244
 100 forward   11197 chosen  27149 launches  2d3b2dd0555d0149
 100 backward   3367 chosen  33358 launches  256dfe6117e2fcce
 120 forward   11197 chosen  27154 launches  b19b784850750735
 120 backward   3367 chosen  31484 launches  26e9d608740037f5
 )",
-                                     "8800852b520a033a"};
+                                     "6c88a4e225819e6f"};
 
 TEST(Launches, AreThoseThatWereRecorded) {
   constexpr size_t kCount = std::size(tests::kGpus);

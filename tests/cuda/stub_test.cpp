@@ -449,6 +449,44 @@ TEST_F(Stub, AConversionLaunchesTwoOrThreeTimes) {
   }
 }
 
+TEST_F(Stub, GradientsOfOptionsComeAfterTheRest) {
+  Problem problem = dense(DType::bf16, 300, 300);
+  problem.lse = TensorDesc::contiguous(DType::f32, {2, 8, 300});
+  problem.bias = TensorDesc::contiguous(DType::bf16, {1, 8, 300, 300});
+  problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {8});
+  Gradients gradients;
+  gradients.d_o = gradients.dq = gradients.dk = gradients.dv = problem.q;
+  BackwardArguments args;
+  args.forward = arguments();
+  args.forward.bias = memory;
+  args.forward.lse = reinterpret_cast<float*>(memory);
+  args.forward.alibi_slopes = reinterpret_cast<const float*>(memory);
+  size_t place = sizeof memory;
+  for (void** const output : {&args.dq, &args.dk, &args.dv, &args.d_bias, &args.d_alibi_slopes}) {
+    *output = memory + (place -= 16 << 20);
+  }
+  args.d_o = memory;
+  const auto launched = [&] {
+    const Result<Plan> plan = make_backward_plan(problem, gradients, on_gpu());
+    EXPECT_EQ(plan.ok() ? plan->kernel() : plan.status().message(), "backward_sm90:options");
+    const Status status = plan->run(args, memory, plan->workspace_bytes());
+    EXPECT_TRUE(status.ok()) << status.message();
+    std::vector<std::string> names;
+    for (const fake::Launch& one : fake::take_launches()) names.push_back(one.kernel);
+    return names;
+  };
+  (void)fake::take_launches();
+  const std::vector<std::string> rest = launched();
+  gradients.d_bias = problem.bias;
+  gradients.d_alibi_slopes = problem.alibi_slopes;
+  std::vector<std::string> wanted = rest;
+  for (const char* const name :
+       {"bf16_config2_add_pair_slopes", "bf16_config2_d_bias", "bf16_config2_finish_d_bias"}) {
+    wanted.push_back(std::string("backward_sm90:") + name);
+  }
+  EXPECT_EQ(launched(), wanted);
+}
+
 // ---- the choice, and what explain says of it
 
 TEST_F(Stub, ExplainAndTheChoiceAgree) {

@@ -168,11 +168,9 @@ SupportedRow backward_sm90_split() {
 void with_mask(ForwardProblem& p) { p.mask.present = true; }
 SupportedRow backward_sm90_options() {
   SupportedRow row = backward_sm90("backward_sm90:options", 128);
-  row.computes =
-      (row.computes - Features{packed, softcap}) | Features{bias, mask, alibi_slopes} | kDropout;
+  row.computes = (row.computes - Features{softcap}) | Features{bias, mask, alibi_slopes} | kDropout;
   row.need = with_mask;
   row.without = "bias: is not given, wanted one of bias, mask, alibi_slopes or dropout_p";
-  row.gradients_of_options = false;
   return row;
 }
 

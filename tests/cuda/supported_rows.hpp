@@ -28,8 +28,7 @@ struct SupportedRow {
   std::string_view without = {};
   // Two features that it computes one at a time.
   Features not_together = {};
-  bool gradients_of_options = true;  // dBias, dSinks, dSlopes
-  bool asks_another = false;         // a kernel within it may refuse what it computes
+  bool asks_another = false;  // a kernel within it may refuse what it computes
 };
 
 inline void PrintTo(const SupportedRow& row, std::ostream* out) { *out << row.variant; }

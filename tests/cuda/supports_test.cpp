@@ -196,7 +196,6 @@ TEST_P(Supported, ItsFeaturesAreComputedOneAndTwoAtATime) {
 TEST_P(Supported, TheGradientsOfItsOptionsAreComputed) {
   const Row& row = GetParam();
   if (row.pass != Pass::backward) return;
-  if (!row.gradients_of_options) return;
   BackwardProblem problem = problem_of(row);
   ForwardProblem& p = problem.forward;
   problem.has_d_lse = true;
@@ -204,26 +203,6 @@ TEST_P(Supported, TheGradientsOfItsOptionsAreComputed) {
   p.bias.present = problem.d_bias.present = row.computes.has(bias);
   p.alibi_slopes.present = problem.d_alibi_slopes.present = row.computes.has(alibi_slopes);
   EXPECT_EQ(refusal(row, problem), "");
-}
-
-TEST_P(Supported, TheGradientsOfItsOptionsAreRefused) {
-  const Row& row = GetParam();
-  if (row.gradients_of_options) return;
-  const auto refused = [&](const auto& ask) {
-    BackwardProblem problem = problem_of(row);
-    ask(problem);
-    return refusal(row, problem);
-  };
-  EXPECT_EQ(
-      refused([](BackwardProblem& one) { one.forward.bias.present = one.d_bias.present = true; }),
-      "d_bias: is requested, wanted only dq, dk and dv");
-  EXPECT_EQ(
-      refused([](BackwardProblem& one) { one.forward.sinks.present = one.d_sinks.present = true; }),
-      "d_sinks: is requested, wanted only dq, dk and dv");
-  EXPECT_EQ(refused([](BackwardProblem& one) {
-              one.forward.alibi_slopes.present = one.d_alibi_slopes.present = true;
-            }),
-            "d_alibi_slopes: is requested, wanted only dq, dk and dv");
 }
 
 TEST_P(Supported, OnlyWithWhatItIsFor) {

@@ -85,7 +85,7 @@ constexpr tests::Recorded kWanted = {
 15_wgmma_tma                               996 of  546189  8c3e6f409dc2b391
 backward_sm80, backward                 101316 of  153811  1ac4c5f973be5a37
 backward_sm90, backward                   3588 of  153811  11396416328db2d5
-backward_sm90:options, backward            559 of  153811  515c6dcbabc5b1cc
+backward_sm90:options, backward           1747 of  153811  0b99607e751193da
 backward_sm90:split, backward             2072 of  153811  2a0716536fcd3fc7
 backward_sm90:wide, backward               778 of  153811  4cf26586841a7b3b
 cpu_simd                                 68192 of   69759  f5f668e78c21c5ad
@@ -120,7 +120,7 @@ naive, backward                          21973 of   21973  37595b2b3b438e78
 reference                                78027 of   78027  895cc1605b038e7a
 reference, backward                      21973 of   21973  37595b2b3b438e78
 )",
-    "05b0b8bd4c41c9b4"};
+    "4813d2ef4b577333"};
 
 TEST(Verdicts, AreThoseOfTheTable) {
   fake::forget();

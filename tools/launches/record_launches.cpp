@@ -194,7 +194,7 @@ BackwardCase backward_case(DType dtype, int64_t head_dim, Extra extra, bool pack
   if (extra == Extra::softcap) p.softcap = 20;
   if (extra == Extra::mask) p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 512, 512});
   if (extra == Extra::gradients) {
-    p.bias = one.gradients.d_bias = TensorDesc::contiguous(DType::f32, {1, 8, 512, 512});
+    p.bias = one.gradients.d_bias = TensorDesc::contiguous(dtype, {1, 8, 512, 512});
     p.sinks = one.gradients.d_sinks = TensorDesc::contiguous(DType::f32, {8});
     p.alibi_slopes = one.gradients.d_alibi_slopes = TensorDesc::contiguous(DType::f32, {8});
   }

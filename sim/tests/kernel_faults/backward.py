@@ -36,6 +36,12 @@ HOPPER_DROPPED = ["run", "--backward",
                   *problem("backward_sm90:options", "--dtype bf16 --shape 1,1,200,128 --dropout 0.3")[1:]]
 HOPPER_SLOPED = ["run", "--backward", "--gradients", "dq,dk,dv",
                  *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,200,128 --with alibi_slopes")[1:]]
+HOPPER_SLOPES = ["run", "--backward",
+                 *problem("backward_sm90:options", "--dtype bf16 --shape 1,2,200,128 --with alibi_slopes")[1:]]
+# More tiles of dBias than blocks.
+HOPPER_BIAS = ["run", "--backward",
+               *problem("backward_sm90:options", "--dtype bf16 --shape 2,2,300,128 --with bias")[1:]]
+HOPPER_BIAS_UNIT = "backward_sm90/throughput/bf16_config2_d_bias.cu"
 HOPPER_PAIRS_UNIT = "backward_sm90/throughput/bf16_config2_pairs.cu"
 HOPPER_PAIR_ROWS_UNIT = "backward_sm90/throughput/pair_rows.cu"
 HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90:wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
@@ -181,14 +187,32 @@ FAULTS = [
         ("cuda/attention/mask_bits.cuh", "(bits >> (4 * i + k) & 1U) << (first + i)",
          "(bits >> (4 * i + k) & 1U) << (first + 7 - i)")], "check    FAILED", more=True),
     Fault("pairs_word_of_another_lane", HOPPER_PAIRS_UNIT, HOPPER_DROPPED, [
-        (SM90_BACKWARD + "pairs.cuh", "drawn_by(2 * slot), high = drawn_by(2 * slot + 1)",
-         "drawn_by(2 * slot + 1), high = drawn_by(2 * slot)")], "check    FAILED"),
+        (SM90_BACKWARD + "pairs.cuh", "drawn_by(c, word, 2 * slot), high = drawn_by(c, word, 2 * slot + 1)",
+         "drawn_by(c, word, 2 * slot + 1), high = drawn_by(c, word, 2 * slot)")], "check    FAILED"),
     Fault("pairs_dropped_weights_lost_for_ds", HOPPER_PAIRS_UNIT, HOPPER_DROPPED, [
         (SM90_BACKWARD + "pairs.cuh", "const float2 weight = Element::unpack(c.sloped[n / 2][n % 2 * 2 + slot]);",
          "const float2 weight = Element::unpack(pair);")], "check    FAILED", more=True),
     Fault("pairs_distance_of_the_other_key", HOPPER_PAIRS_UNIT, HOPPER_SLOPED, [
-        (SM90_BACKWARD + "pairs.cuh", "S::pair_terms().offset - (lane_key(c) + 8 * slot)",
-         "S::pair_terms().offset - lane_key(c)")], "check    FAILED", more=True),
+        (SM90_BACKWARD + "pair_terms.cuh", "tile.offset - (lane_key(c) + 8 * slot)",
+         "tile.offset - lane_key(c)")], "check    FAILED", more=True),
+    Fault("pairs_distances_with_their_signs", HOPPER_PAIRS_UNIT, HOPPER_SLOPES, [
+        (SM90_BACKWARD + "pairs.cuh", "fabsf(distance + static_cast<float>(8 * n + e)), sum)",
+         "distance + static_cast<float>(8 * n + e), sum)")], "check    FAILED"),
+    Fault("d_bias_tile_of_the_bias_not_awaited", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
+        (SM90_BACKWARD + "bias/consumer.cuh",
+         "    if (step.is_first != 0) ptx::mbarrier_wait_together(shared + S::kBiasFull, parity);\n", "")], "race"),
+    Fault("d_bias_tile_of_the_bias_copied_over_one_in_use", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
+        (SM90_BACKWARD + "bias/producer.cuh", "        ptx::mbarrier_wait(shared + S::kBiasEmpty, parity);\n", "")],
+          "arrival out of phase"),
+    Fault("d_bias_tiles_released_before_their_product", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
+        (SM90_BACKWARD + "bias/consumer.cuh",
+         "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(a);\n    release(of_q);\n",
+         "    release(of_q);\n    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(a);\n")], "operand in use", more=True),
+    Fault("d_bias_statistics_of_too_few_steps", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
+        (SM90_BACKWARD + "bias/shape.cuh", "kKept = kSlots / 2 + 1;", "kKept = kSlots / 2;")], "race"),
+    Fault("d_bias_of_the_first_sequence_alone", HOPPER_BIAS_UNIT, HOPPER_BIAS, [
+        (SM90_BACKWARD + "bias/walk.hpp", "batch >= (p.d_bias.sums(0) ? p.batch : item.batch + 1)",
+         "batch >= item.batch + 1")], "check    FAILED", more=True),
     Fault("wide_backward_weights_not_awaited", HOPPER_WIDE_UNIT, HOPPER_WIDE, [
         (HOPPER_WIDE_FOLDER + "keys.cuh",
          "    wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));\n", "")], "race"),

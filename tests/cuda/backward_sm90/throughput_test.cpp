@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/backward_sm90/common/options.hpp"
+#include "cuda/backward_sm90/throughput/bias/walk.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
@@ -224,6 +225,86 @@ TEST(BackwardSm90Entries, LengthsAreClampedAndSetTheDiagonal) {
   EXPECT_EQ(second.limits.len_kv, 0);
   EXPECT_EQ(second.batch, 1);
   EXPECT_EQ(second.first_block, 0);
+}
+
+// ---- dBias
+
+struct BiasParams : EntryParams {
+  BiasTarget d_bias;
+  int q_tiles, k_tiles;
+  uint32_t items;
+};
+
+// Tiles of dBias sum every visible pair once, whichever dimensions are summed, and in ascending order.
+TEST(BackwardSm90Bias, TilesOfDBiasHaveEachVisiblePairOnce) {
+  std::mt19937_64 random(4);
+  const auto below = [&](uint64_t end) { return static_cast<int>(random() % end); };
+  int64_t pairs = 0;
+  for (int round = 0; round < 300; ++round) {
+    BiasParams p{};
+    p.batch = 1 + below(3), p.heads_q = p.heads_kv = 1 + below(3), p.group = 1;
+    p.seqlen_q = 1 + below(400), p.seqlen_kv = 1 + below(400);
+    std::vector<int32_t> lengths_q, lengths_kv;
+    for (int b = 0; b < p.batch; ++b) {
+      lengths_q.push_back(below(500));
+      lengths_kv.push_back(below(500));
+    }
+    p.seqlens_q = {lengths_q.data(), 1}, p.seqlens_kv = {lengths_kv.data(), 1};
+    p.options.band = {.left = below(2) == 0 ? -1 : below(300), .right = below(2) == 0 ? -1 : 0};
+    p.diagonal = attention::Diagonal::bottom_right;
+    p.q_tiles = (p.seqlen_q + kBiasTile - 1) / kBiasTile;
+    p.k_tiles = (p.seqlen_kv + kBiasTile - 1) / kBiasTile;
+    const int counts[] = {p.batch, p.heads_q, p.q_tiles, p.k_tiles};
+    const int extents[] = {p.batch, p.heads_q, p.seqlen_q, p.seqlen_kv};
+    p.items = 1;
+    for (int i = 0; i < 4; ++i) {
+      p.d_bias.extents[i] = below(2) == 0 ? 1 : extents[i];
+      if (!p.d_bias.sums(i)) p.items *= static_cast<uint32_t>(counts[i]);
+    }
+    std::vector<int> seen(static_cast<size_t>(p.batch * p.heads_q * p.q_tiles * p.k_tiles));
+    for (uint32_t number = 0; number < p.items; ++number) {
+      const BiasItem item = bias_item(p, number);
+      int before = -1;
+      for (BiasWalk walk(p, item); !walk.has_ended(); walk.advance()) {
+        const int place =
+            ((walk.batch * p.heads_q + walk.head) * p.q_tiles + walk.q_tile) * p.k_tiles +
+            walk.k_tile;
+        ASSERT_GT(place, before);
+        before = place;
+        ++seen[static_cast<size_t>(place)];
+        const int of_item[] = {item.batch, item.head, item.q_tile, item.k_tile};
+        const int of_walk[] = {walk.batch, walk.head, walk.q_tile, walk.k_tile};
+        for (int i = 0; i < 4; ++i) {
+          ASSERT_TRUE(p.d_bias.sums(i) || of_item[i] == of_walk[i]);
+        }
+      }
+    }
+    for (int b = 0; b < p.batch; ++b) {
+      const EntryRows rows = entry_rows(p, b, 1);
+      for (int query = 0; query < rows.len_q; ++query) {
+        const attention::ColumnRange keys = attention::visible_columns(rows.limits, query, 0);
+        for (int key = std::max(keys.begin, 0); key < keys.end; ++key) {
+          for (int head = 0; head < p.heads_q; ++head, ++pairs) {
+            const int place = ((b * p.heads_q + head) * p.q_tiles + query / kBiasTile) * p.k_tiles +
+                              key / kBiasTile;
+            ASSERT_EQ(seen[static_cast<size_t>(place)], 1);
+          }
+        }
+      }
+    }
+    EXPECT_LE(*std::max_element(seen.begin(), seen.end()), 1);
+  }
+  EXPECT_GT(pairs, 1000000);
+}
+
+TEST(BackwardSm90Bias, TilesThatALaunchDoesNotTakeAreRefused) {
+  BackwardProblem problem = tests::resolved(tests::dense_gradients(DType::f16, 64, 64, 300));
+  problem.forward.bias.present = problem.d_bias.present = true;
+  const int64_t extents[] = {1 << 13, 1 << 13, 300, 2000};
+  std::copy_n(extents, 4, problem.d_bias_extents);
+  EXPECT_EQ(bias_items(problem), int64_t{3} << 30);
+  EXPECT_THAT(tests::refusal(option_supports(), problem),
+              HasSubstr("d_bias: makes 3221225472 tiles, wanted at most"));
 }
 
 // ---- refusals

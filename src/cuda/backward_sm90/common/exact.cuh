@@ -27,6 +27,7 @@ struct ExactEntry {
   const P& p;
   const EntryRows& rows;
   int block_q;
+  int entry = 0;  // with pairs: the sequence
 };
 
 // Columns from `columns` on, the head dimension, are zeros.
@@ -102,9 +103,9 @@ __device__ __forceinline__ ExactWeights exact_weights(const ExactEntry<P>& e, co
                                                       float qk, float dov) {
   const int block = at.query / e.block_q;
   const int64_t number =
-      (int64_t{at.batch} * e.p.heads_q + at.head) * e.p.q_blocks + e.rows.first_block + block;
+      (int64_t{e.rows.batch} * e.p.heads_q + at.head) * e.p.q_blocks + e.rows.first_block + block;
   const float delta = e.p.row_stats[number * (2 * e.block_q) + e.block_q + at.query % e.block_q];
-  const ExactPair pair = exact_pair(e.p, at, attention::find_entry(e.p, at.batch).offset, qk);
+  const ExactPair pair = exact_pair(e.p, e.rows, at, qk);
   return {pair.removed, {pair.weight * pair.factor, pair.weight * (pair.factor * dov - delta)}};
 }
 
@@ -125,7 +126,7 @@ __device__ __forceinline__ void compute_query_exactly(const ExactEntry<P>& e, in
     v.load(p.v, batch, head / p.group, e.rows.kv_row + key, lane, p.head_dim_v);
     if constexpr (kHasPairs<P>) {
       const auto [removed, pair] =
-          exact_weights(e, {batch, head, query, key}, q.dot(k), d_o.dot(v));
+          exact_weights(e, {e.entry, head, query, key}, q.dot(k), d_o.dot(v));
       if (!removed) sum.add(pair.ds, k);
     } else {
       sum.add(pair_weights(e, head, query, q.dot(k), d_o.dot(v)).ds, k);
@@ -153,7 +154,7 @@ __device__ __forceinline__ void compute_key_exactly(const ExactEntry<P>& e, int 
       d_o.load(p.d_o, batch, head, e.rows.q_row + query, lane, p.head_dim_v);
       if constexpr (kHasPairs<P>) {
         const auto [removed, pair] =
-            exact_weights(e, {batch, head, query, key}, q.dot(k), d_o.dot(v));
+            exact_weights(e, {e.entry, head, query, key}, q.dot(k), d_o.dot(v));
         if (removed) continue;
         dk.add(pair.ds, q);
         dv.add(pair.p, d_o);

@@ -12,7 +12,7 @@
 
 namespace flashcore::cuda::backward_sm90 {
 
-// A pair of a dense batch: batch, query head, query, key.
+// A pair: sequence, query head, query, key.
 struct PairPlace {
   int batch, head, query, key;
 };
@@ -38,16 +38,16 @@ __device__ __forceinline__ bool is_kept(const Pairs& pairs, const PairPlace& at)
   return (place < 2 ? low : high) > pairs.last_dropped;
 }
 
-// `qk`: the product; `offset`: of the diagonal.
+// `rows`: of its sequence; `qk`: the product.
 template <class P>
-__device__ __forceinline__ ExactPair exact_pair(const P& p, const PairPlace& at, int64_t offset,
-                                                float qk) {
+__device__ __forceinline__ ExactPair exact_pair(const P& p, const EntryRows& rows,
+                                                const PairPlace& at, float qk) {
   const Pairs& pairs = p.pairs;
   float score = qk * p.scale;
   if (pairs.slopes != nullptr) {
     const float of_head =
         __ldg(pairs.slopes + at.batch * pairs.slopes_batch + at.head * pairs.slopes_head);
-    const int64_t distance = at.query + offset - at.key;
+    const int64_t distance = at.query + attention::find_entry(p, at.batch).offset - at.key;
     score = fmaf(-of_head, static_cast<float>(distance < 0 ? -distance : distance), score);
   }
   bool removed = false;
@@ -60,7 +60,8 @@ __device__ __forceinline__ ExactPair exact_pair(const P& p, const PairPlace& at,
     const auto* const mask = static_cast<const uint8_t*>(pairs.mask.data);
     removed = removed || __ldg(mask + element_of(pairs.mask, at)) == 0;
   }
-  const float lse = p.lse[at.batch * p.lse_batch + at.head * p.lse_head + at.query * p.lse_row];
+  const float lse = p.lse[rows.batch * p.lse_batch + at.head * p.lse_head +
+                          (int64_t{rows.q_row} + at.query) * p.lse_row];
   // A row whose LSE is infinite has no weights.
   const float weight = lse == -attention::kNoKey
                            ? __int_as_float(0x7fffffff)

@@ -26,7 +26,8 @@ bool has_map(const PairInput& bias) {
 
 }  // namespace
 
-void set_pairs(Pairs& pairs, const ForwardProblem& p) {
+void set_pairs(Pairs& pairs, const BackwardProblem& problem) {
+  const ForwardProblem& p = problem.forward;
   pairs.bias = host::pair_matrix(p.bias);
   pairs.mask = host::pair_matrix(p.mask);
   pairs.bias_type = host::element_type(p.bias.dtype);
@@ -34,6 +35,9 @@ void set_pairs(Pairs& pairs, const ForwardProblem& p) {
   pairs.inverse_scale = 1 / p.softmax_scale;
   pairs.slopes_batch = p.alibi_slopes.batch;
   pairs.slopes_head = p.alibi_slopes.head;
+  pairs.d_slopes_batch = problem.d_alibi_slopes.batch;
+  pairs.d_slopes_head = problem.d_alibi_slopes.head;
+  pairs.d_slopes_by_batch = problem.d_alibi_slopes_elements != p.heads_q;
   const uint64_t threshold = dropout_threshold(p.dropout_p);
   pairs.dropout = p.dropout_p > 0 && threshold > 0;
   pairs.last_dropped = static_cast<uint32_t>(threshold - 1);

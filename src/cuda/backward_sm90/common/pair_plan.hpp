@@ -9,7 +9,7 @@
 namespace flashcore::cuda::backward_sm90 {
 
 // Everything but the pointers and the mask's bits.
-void set_pairs(Pairs& pairs, const ForwardProblem& p);
+void set_pairs(Pairs& pairs, const BackwardProblem& problem);
 
 // The pointers of a run, and whether tiles of its bias can be copied.
 void bind_pairs(Pairs& pairs, const ForwardProblem& p, const Arguments& args);

@@ -24,6 +24,12 @@ struct Pairs {
 
   const float* slopes;  // of ALiBi; null: none
   int64_t slopes_batch, slopes_head;
+  float* d_slopes;
+  int64_t d_slopes_batch, d_slopes_head;
+  bool d_slopes_by_batch;  // or of all sequences together
+  // The workspace: for each tile of keys, query head of its group and warp, the sum of ds times the distance from the
+  // diagonal. Null: dSlopes are not requested.
+  float* slope_terms;
 
   bool dropout;
   uint32_t last_dropped;  // a pair is kept if its word is larger

@@ -33,7 +33,7 @@ inline constexpr int kProducerRegisters = 24;                 // of what the lau
 inline constexpr int kConsumerRegisters = 240;                // see ptx::release_registers
 inline constexpr int kSharedMemory = 227 * 1024;              // that a block may have
 inline constexpr int kSharedMemoryOther = 1024;               // at most, for barriers and steps
-inline constexpr int kPairAlignment = 1024, kPairOther = 32;  // bytes of their place
+inline constexpr int kPairAlignment = 1024, kPairOther = 48;  // bytes of their place
 inline constexpr int kSumsFloats = 4;                         // of a product of dQ^T, in a lane
 inline constexpr int kSumsBytes = 32 * kSumsFloats * 4;       // and in a warp
 // What a block of finish.cuh goes through: blocks of queries, then tiles of keys.

@@ -34,6 +34,7 @@ inline constexpr int kConsumerBarrier = 2;
 
 template <class S>
 struct Consumer {
+  using Shape = S;
   using Element = typename S::Element;
   using QTile = typename S::QTile;
   using KTile = typename S::KTile;
@@ -242,11 +243,16 @@ struct Consumer {
       }
     }
   }
-  // p = p (a - delta): turns P into dS.
-  __device__ __forceinline__ void weigh(uint32_t stage) {
+  // Turns P into dS, in a and packed in p.
+  __device__ __forceinline__ void weigh(int number) {
     if constexpr (S::kPairs) {
-      if (params.pairs.dropout) return weigh_dropped(*this, stage);
+      weigh_pairs(*this, number);
+    } else {
+      weigh_kept(number % kStages);
     }
+  }
+  // p (a - delta)
+  __device__ __forceinline__ void weigh_kept(uint32_t stage) {
     const uint32_t row_stats = row_stats_at(stage, 1);
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
@@ -256,8 +262,10 @@ struct Consumer {
         uint32_t& pair = p[n / 2][n % 2 * 2 + slot];
         const float2 weight =
             Element::unpack(S::kCaps ? sloped[S::kCaps ? n / 2 : 0][n % 2 * 2 + slot] : pair);
-        pair = Element::pack(weight.x * (a[n][2 * slot] - delta.x),
-                             weight.y * (a[n][2 * slot + 1] - delta.y));
+        const float x = weight.x * (a[n][2 * slot] - delta.x);
+        const float y = weight.y * (a[n][2 * slot + 1] - delta.y);
+        if constexpr (S::kPairs) a[n][2 * slot] = x, a[n][2 * slot + 1] = y;
+        pair = Element::pack(x, y);
       }
     }
   }
@@ -424,7 +432,7 @@ struct Consumer {
     for (int number = 0; number + 1 < steps; ++number) {
       const uint32_t stage = number % kStages, next = stage ^ 1;
       const uint32_t next_parity = (number + 1) / kStages % 2, ds_parity = number % 2;
-      weigh(stage);
+      weigh(number);
       wait(S::kDsEmpty, ds_parity ^ 1);
       store_ds();
       wait(S::kQFull + 8 * next, next_parity);
@@ -458,7 +466,7 @@ struct Consumer {
       release(S::kOEmpty + 8 * next);
     }
     const int number = steps - 1;
-    weigh(number % kStages);
+    weigh(number);
     wait(S::kDsEmpty, number % 2 ^ 1);
     store_ds();
     ptx::warpgroup_fence();

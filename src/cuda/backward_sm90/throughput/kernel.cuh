@@ -57,6 +57,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const typename S::Kern
                 .params = p,
                 .shared = ptx::shared_address(&smem),
                 .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
+  if constexpr (S::kPairs) clear_slope_terms(c);
   const int steps = own_task<S>(p, smem.tile).steps;
   if (steps > 0) {
     c.run(steps);
@@ -76,7 +77,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
     // Tiles whose turn is first must already run: blocks take tiles in the order in which they start.
     smem.tile = S::kDeterministic ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
     if constexpr (S::kSharesTask) smem.task = find_task<S>(p, smem.tile);
-    if constexpr (S::kPairs) S::pair_terms() = find_pair_terms(p, smem.task);
+    if constexpr (S::kPairs) S::pair_terms() = find_pair_terms(p, smem.tile);
   }
   __syncthreads();
   if constexpr (S::kOptions) {

@@ -27,12 +27,12 @@ struct PairLoader {
     for (int first = 0, panel = 0; first < kBlockKeys; first += keys, ++panel) {
       ptx::tma_load_4d(shared + S::kBias + panel * kPanelBytes, &p.pairs.bias_map, barrier,
                        task.tile * kBlockKeys + first, walk.block * S::kBlockQ,
-                       bias.head == 0 ? 0 : walk.head, bias.batch == 0 ? 0 : task.batch);
+                       bias.head == 0 ? 0 : walk.head, bias.batch == 0 ? 0 : S::pair_terms().entry);
     }
   }
   __device__ __forceinline__ void load_bits(uint32_t barrier) const {
     const attention::MaskBits& bits = p.pairs.bits;
-    const uint32_t* from = bits.words + task.batch * bits.batch + walk.head * bits.head +
+    const uint32_t* from = bits.words + S::pair_terms().entry * bits.batch + walk.head * bits.head +
                            walk.block * kGroups * bits.query + task.tile * kBlockKeys;
 #pragma unroll
     for (int group = 0; group < kGroups; ++group, from += bits.query) {

@@ -1,152 +1,31 @@
 // A consumer's scores and weights with a bias, a mask, ALiBi or dropout.
 //
-//   scores    a += bias / scale - slope / scale |distance|     so that one fma makes the exponent, as without them
+//   scores    a gets terms (pair_terms.cuh)
 //   weights   P loses what the mask removes; then a copy is kept for dS, and P, for dV, loses what dropout removes
 //   dS        copy (m dP - delta): a pair that dropout removed is one whose P is 0
+//   dSlopes   sums of dS times the distance from the diagonal, in fp32, by head
 //
 // Whatever is not finite here makes sums that are not, and rows are computed again (exact.cuh).
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/backward_sm90/common/bias_element.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/backward_sm90/throughput/consumer.cuh"
+#include "cuda/backward_sm90/throughput/pair_terms.cuh"
 #include "cuda/ptx/byte_signs.cuh"
-#include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/shared_access.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-// A lane's first key in its tile; the other one is eight after it.
 template <class S>
-__device__ __forceinline__ int lane_key(const Consumer<S>& c) {
-  return static_cast<int>(c.group * kWarpgroupKeys + c.warp() * 16 + c.lane() / 4);
-}
-
-// a += bias / scale of a tile in shared memory, whose pairs BiasElement unpacks.
-template <class BiasElement, class S>
-__device__ __forceinline__ void add_bias_tile(Consumer<S>& c) {
-  using Tile = typename S::DsTile;
-  const float factor = c.params.pairs.inverse_scale;
-  const uint32_t l = c.lane(), row = l / 16 * 8 + l % 8, chunk = c.warp() * 2 + l / 8 % 2;
-  const uint32_t from = c.shared + S::kBias + c.group * Tile::kPanelBytes +
-                        row * Tile::kPanelRowBytes + ((chunk ^ (l % 8)) << 4);
-#pragma unroll
-  for (int step = 0; step < S::kQuerySteps; ++step) {
-    uint32_t bias[4];
-    ptx::ldmatrix_x4_trans(bias, from + step * 16 * Tile::kPanelRowBytes);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float(&scores)[4] = c.a[2 * step + i / 2];
-      const float2 pair = BiasElement::unpack(bias[i]);
-      scores[i % 2 * 2] = fmaf(pair.x, factor, scores[i % 2 * 2]);
-      scores[i % 2 * 2 + 1] = fmaf(pair.y, factor, scores[i % 2 * 2 + 1]);
-    }
-  }
-}
-
-// a += bias / scale of a tile of 32 bits: four panels of 32 keys, each with the swizzle of 128 bytes.
-template <class S>
-__device__ __forceinline__ void add_wide_bias_tile(Consumer<S>& c) {
-  using Tile = typename S::DsTile;
-  const float factor = c.params.pairs.inverse_scale;
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const auto key = static_cast<uint32_t>(lane_key(c) + 8 * slot);
-#pragma unroll
-    for (uint32_t e = 0; e < 2; ++e) {
-      const uint32_t row = 2 * (c.lane() % 4) + e;
-      const uint32_t from = c.shared + S::kBias + key / 32 * Tile::kPanelBytes +
-                            row * Tile::kPanelRowBytes + ((key % 32 / 4 ^ row) << 4) + key % 4 * 4;
-#pragma unroll
-      for (int n = 0; n < S::kScoreProducts; ++n) {
-        float& score = c.a[n][2 * slot + e];
-        const uint32_t bias = ptx::load_shared_word(from + n * 8 * Tile::kPanelRowBytes);
-        score = fmaf(__uint_as_float(bias), factor, score);
-      }
-    }
-  }
-}
-
-// a += bias / scale of any strides and types. Rows past the lengths read the last one that exists.
-template <class S>
-__device__ __forceinline__ void add_bias(Consumer<S>& c, const Step& step) {
-  const Pairs& pairs = c.params.pairs;
+__device__ __forceinline__ PairTile pair_tile(const Consumer<S>& c, const Step& step) {
   const EntryTask& task = c.smem.task;
-  const int first_key = task.tile * kBlockKeys, last_query = task.rows.len_q - 1;
-  const int query = step.first + first_key + 2 * static_cast<int>(c.lane() % 4);
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const int key = min(first_key + lane_key(c) + 8 * slot, task.rows.limits.len_kv - 1);
-    const int64_t of_key =
-        step.batch * pairs.bias.batch + step.head * pairs.bias.head + key * pairs.bias.key;
-    if (pairs.bias.query == 0) {
-      const float bias = bias_element(pairs, of_key) * pairs.inverse_scale;
-#pragma unroll
-      for (int n = 0; n < S::kScoreProducts; ++n) {
-        c.a[n][2 * slot] += bias;
-        c.a[n][2 * slot + 1] += bias;
-      }
-      continue;
-    }
-#pragma unroll
-    for (int n = 0; n < S::kScoreProducts; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int64_t at = of_key + min(query + 8 * n + e, last_query) * pairs.bias.query;
-        float& score = c.a[n][2 * slot + e];
-        score = fmaf(bias_element(pairs, at), pairs.inverse_scale, score);
-      }
-    }
-  }
-}
-
-template <class S>
-__device__ __forceinline__ void add_alibi(Consumer<S>& c, const Step& step) {
-  const Pairs& pairs = c.params.pairs;
-  const float slope =
-      __ldg(pairs.slopes + step.batch * pairs.slopes_batch + step.head * pairs.slopes_head);
-  const float factor = -slope * pairs.inverse_scale;
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const auto distance = static_cast<float>(step.first + 2 * static_cast<int>(c.lane() % 4) +
-                                             S::pair_terms().offset - (lane_key(c) + 8 * slot));
-#pragma unroll
-    for (int n = 0; n < S::kScoreProducts; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& score = c.a[n][2 * slot + e];
-        score = fmaf(fabsf(distance + static_cast<float>(8 * n + e)), factor, score);
-      }
-    }
-  }
-}
-
-// Which pairs dropout keeps. A Philox block serves four keys of a query, which four lanes have: each
-// draws for one of the lane's two queries of a product and one of its two keys, which gives a bit
-// for each of the four lanes; drawn: the bits of eight products. Exchanged in remove_dropped.
-template <class S>
-__device__ __forceinline__ void draw(Consumer<S>& c, const Step& step) {
-  const Pairs& pairs = c.params.pairs;
-  const uint32_t l = c.lane(), place = l / 4 % 4;
-  const int first_key = c.smem.task.tile * kBlockKeys;
-  const auto group = static_cast<uint32_t>(first_key + lane_key(c)) / 4 + 2 * (place / 2);
-  const auto query = static_cast<uint32_t>(step.first + first_key) + 2 * (l % 4) + place % 2;
-  const auto batch = static_cast<uint32_t>(step.batch), head = static_cast<uint32_t>(step.head);
-  const PhiloxKey key = S::pair_terms().key;
-#pragma unroll
-  for (int word = 0; word < S::kScoreProducts / 8; ++word) {
-    uint32_t own = 0;
-#pragma unroll 2
-    for (uint32_t n = 0; n < 8; ++n) {
-      const PhiloxBlock words = dropout_words(key, batch, head, query + 64 * word + 8 * n, group);
-      uint32_t bits = 0;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) bits |= (words[k] > pairs.last_dropped ? 1U : 0U) << k;
-      own |= bits << (4 * n);
-    }
-    c.drawn[word] = own;
-  }
+  const int key = task.tile * kBlockKeys;
+  return {S::pair_terms().entry, step.head,
+          step.first + key,      key,
+          task.rows.len_q - 1,   task.rows.limits.len_kv - 1,
+          S::pair_terms().offset};
 }
 
 // What comes before the exponentials.
@@ -155,19 +34,11 @@ __device__ __forceinline__ void add_pair_terms(Consumer<S>& c, int number) {
   const Pairs& pairs = c.params.pairs;
   const Step& step = c.smem.step[number % kSteps];
   if (pairs.has_slot()) c.wait(S::kPairFull, number % 2);
-  if (pairs.bias.data != nullptr) {
-    if (!pairs.bias_tiles) {
-      add_bias(c, step);
-    } else if (S::kConfig.has_wide_bias() && pairs.bias_type == ElementType::f32) {
-      add_wide_bias_tile(c);
-    } else if (pairs.bias_type == ElementType::f16) {
-      add_bias_tile<Fp16>(c);
-    } else {
-      add_bias_tile<Bf16>(c);
-    }
-  }
-  if (pairs.slopes != nullptr) add_alibi(c, step);
-  if (pairs.dropout) draw(c, step);
+  // Found where it is used: there are no registers for it.
+  const auto tile = [&] { return pair_tile(c, step); };
+  add_any_bias<S::kConfig.has_wide_bias()>(c, tile, c.shared + S::kBias);
+  if (pairs.slopes != nullptr) add_alibi(c, tile());
+  if (pairs.dropout) draw(c, tile(), S::pair_terms().key);
 }
 
 // P loses what the mask removes: pairs of halves, a word for 32 queries of a key.
@@ -193,7 +64,6 @@ __device__ __forceinline__ void remove_masked(Consumer<S>& c) {
 // P loses what dropout removes, after a copy.
 template <class S>
 __device__ __forceinline__ void remove_dropped(Consumer<S>& c) {
-  const uint32_t l = c.lane(), place = l / 4 % 4;
 #pragma unroll
   for (int step = 0; step < S::kQuerySteps; ++step) {
 #pragma unroll
@@ -203,12 +73,7 @@ __device__ __forceinline__ void remove_dropped(Consumer<S>& c) {
   for (int slot = 0; slot < 2; ++slot) {
 #pragma unroll
     for (int word = 0; word < S::kScoreProducts / 8; ++word) {
-      // The lane's own bit of product n becomes the top one of four.
-      const auto drawn_by = [&](uint32_t from) {
-        const uint32_t lane = l / 16 * 16 + 4 * from + l % 4;
-        return __shfl_sync(0xffffffffU, c.drawn[word], static_cast<int>(lane)) << (3 - place);
-      };
-      const uint32_t low = drawn_by(2 * slot), high = drawn_by(2 * slot + 1);
+      const uint32_t low = drawn_by(c, word, 2 * slot), high = drawn_by(c, word, 2 * slot + 1);
       const auto keep = [&](int pair, uint32_t of_even, uint32_t of_odd) {
         uint32_t(&p)[4] = c.p[4 * word + pair];
         p[slot] &= of_even;
@@ -247,10 +112,57 @@ __device__ __forceinline__ void weigh_dropped(Consumer<S>& c, uint32_t stage) {
       const float2 weight = Element::unpack(c.sloped[n / 2][n % 2 * 2 + slot]);
       const float low = (pair & 0xffffU) != 0 ? rescale : 0.0F;
       const float high = (pair & 0xffff0000U) != 0 ? rescale : 0.0F;
-      pair = Element::pack(weight.x * fmaf(c.a[n][2 * slot], low, -delta.x),
-                           weight.y * fmaf(c.a[n][2 * slot + 1], high, -delta.y));
+      float &x = c.a[n][2 * slot], &y = c.a[n][2 * slot + 1];
+      x = weight.x * fmaf(x, low, -delta.x);
+      y = weight.y * fmaf(y, high, -delta.y);
+      pair = Element::pack(x, y);
     }
   }
+}
+
+// The sums of the warp's keys and of query head `head` of the tile's group.
+template <class S>
+__device__ __forceinline__ float& slope_term(const Consumer<S>& c, int head) {
+  const int64_t first =
+      int64_t{c.smem.tile} * c.params.group - c.smem.task.kv_head * c.params.group;
+  return c.params.pairs.slope_terms[(first + head) * kConsumerWarps + c.consumer_warp()];
+}
+template <class S>
+__device__ __forceinline__ void clear_slope_terms(const Consumer<S>& c) {
+  if (c.params.pairs.slope_terms == nullptr || c.lane() != 0) return;
+  const int first = c.smem.task.kv_head * c.params.group;
+  for (int head = first; head < first + c.params.group; ++head) slope_term(c, head) = 0;
+}
+
+// Adds dS, in a, times distances. One lane adds, so the order is fixed.
+template <class S>
+__device__ __forceinline__ void add_distances(Consumer<S>& c, int number) {
+  const Step& step = c.smem.step[number % kSteps];
+  float sum = 0;
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    const float distance = first_distance(c, pair_tile(c, step), slot);
+#pragma unroll
+    for (int n = 0; n < S::kScoreProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        sum = fmaf(c.a[n][2 * slot + e], fabsf(distance + static_cast<float>(8 * n + e)), sum);
+      }
+    }
+  }
+  sum = attention::warp_sum(sum);
+  if (c.lane() == 0) atomicAdd(&slope_term(c, step.head), sum);
+}
+
+template <class S>
+__device__ __forceinline__ void weigh_pairs(Consumer<S>& c, int number) {
+  const uint32_t stage = number % kStages;
+  if (c.params.pairs.dropout) {
+    weigh_dropped(c, stage);
+  } else {
+    c.weigh_kept(stage);
+  }
+  if (c.params.pairs.slope_terms != nullptr) add_distances(c, number);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -46,6 +46,7 @@ using EntryTask = TaskOf<EntryRows>;
 // What a block with pairs finds besides its task.
 struct PairTerms {
   int64_t offset;  // of the diagonal
+  int entry;       // the sequence
   PhiloxKey key;   // of dropout
 };
 
@@ -58,7 +59,7 @@ struct OptionParams : Params {
   uint32_t* starts_fall;
 };
 
-// Kernels with pairs: batches are dense.
+// Kernels with pairs.
 struct PairParams : OptionParams {
   Pairs pairs;
 };

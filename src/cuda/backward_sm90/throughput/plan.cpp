@@ -14,6 +14,7 @@
 
 #include "cuda/backward_sm90/common/pair_plan.hpp"
 #include "cuda/backward_sm90/common/row_plan.hpp"
+#include "cuda/backward_sm90/throughput/bias_plan.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/split/config.hpp"
@@ -46,7 +47,8 @@ struct MapCaches {
 
 // Where the parts of the workspace begin.
 struct Parts {
-  int64_t sums, row_stats, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, bits, end;
+  int64_t sums, row_stats, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, bits;
+  int64_t slope_terms, bias_marks, end;
 };
 
 struct Planned {
@@ -57,7 +59,8 @@ struct Planned {
   Launches launches;
   bool pairs;
   host::MaskBitsPlan mask;  // of a problem with a mask
-  launch::Kernel pack_mask = {};
+  launch::Kernel pack_mask = {}, add_sinks = {}, add_slopes = {};
+  BiasPlan bias = {};
 };
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
@@ -110,9 +113,9 @@ PairParams make_params(const BackwardProblem& problem, const Config& config, boo
   return params;
 }
 
-// `blocks`: of queries in all heads; `mask_words`: of a packed mask.
+// `blocks`: of queries in all heads; `mask_words`: of a packed mask; `bias_items`: of dBias.
 Parts lay_out(const BackwardProblem& problem, const Params& params, const Config& config,
-              int64_t blocks, int64_t mask_words) {
+              int64_t blocks, int64_t mask_words, int64_t bias_items) {
   Parts parts{};
   WorkspaceParts all;
   parts.sums = all.add(product_of({blocks, config.block_sums()}));
@@ -124,6 +127,10 @@ Parts lay_out(const BackwardProblem& problem, const Params& params, const Config
   parts.tasks = all.add(product_of({params.order.size(), sizeof(EntryTask) / sizeof(float)}));
   parts.sink_terms = all.add(problem.d_sinks.present ? product_of({blocks, config.block_q}) : 0);
   parts.bits = all.add(mask_words);
+  parts.slope_terms = all.add(problem.d_alibi_slopes.present
+                                  ? product_of({params.order.size(), params.group, kConsumerWarps})
+                                  : 0);
+  parts.bias_marks = all.add(bias_items);
   parts.end = all.end;
   return parts;
 }
@@ -197,8 +204,12 @@ Status load(Planned& planned, const launch::Loader& loader, int config, int spli
       fmt::format("{}_config{}", launch::element_name(planned.problem.forward.dtype), config);
   if (planned.pairs) {
     FLASHCORE_RETURN_IF_ERROR(loader.load(planned.pack_mask, kName, "pack_mask_bits"));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(launches.zero_hidden_rows, kName, "zero_hidden_rows"));
     FLASHCORE_RETURN_IF_ERROR(loader.load(launches.begin, kName, prefix + "_begin_options"));
     FLASHCORE_RETURN_IF_ERROR(loader.load(launches.end, kName, prefix + "_finish_pairs"));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.add_sinks, kName, "add_pair_sinks"));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.add_slopes, kName, prefix + "_add_pair_slopes"));
+    FLASHCORE_RETURN_IF_ERROR(load_bias(planned.bias, loader, kName, prefix));
     return loader.load(launches.tiles, kName, prefix + "_pairs");
   }
   FLASHCORE_RETURN_IF_ERROR(
@@ -212,9 +223,10 @@ Status load(Planned& planned, const launch::Loader& loader, int config, int spli
   return loader.load(launches.tiles, kName, fmt::format("{}{}", prefix, suffix));
 }
 
-// With pairs: the mask's bits, rows, tiles, rows.
+// With pairs: the mask's bits, rows, tiles, rows, and gradients of options.
 Status launch_pairs(const Planned& planned, const Maps& maps, const PairParams& params,
                     const attention::PackMask& mask, const launch::Launcher& launcher) {
+  const ForwardProblem& p = planned.problem.forward;
   const Launches& launches = planned.launches;
   const auto grid = [](int64_t blocks) {
     return launch::Grid{.blocks = dim3(static_cast<unsigned int>(blocks))};
@@ -222,11 +234,19 @@ Status launch_pairs(const Planned& planned, const Maps& maps, const PairParams& 
   if (mask.mask != nullptr) {
     FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.pack_mask, grid(planned.mask.blocks), mask));
   }
+  FLASHCORE_RETURN_IF_ERROR(zero_hidden_rows(launches, params, launcher));
   const OptionParams& of_rows = params;
   FLASHCORE_RETURN_IF_ERROR(launcher.launch(launches.begin, grid(launches.begin_blocks), of_rows));
   FLASHCORE_RETURN_IF_ERROR(
       launcher.launch(launches.tiles, grid(launches.tile_blocks), maps, params));
-  return launcher.launch(launches.end, grid(launches.end_blocks), params);
+  FLASHCORE_RETURN_IF_ERROR(launcher.launch(launches.end, grid(launches.end_blocks), params));
+  if (params.options.sink_terms != nullptr) {
+    FLASHCORE_RETURN_IF_ERROR(
+        launcher.launch(planned.add_sinks, grid(p.heads_q), params, planned.config.block_q));
+  }
+  if (params.pairs.slope_terms == nullptr) return {};
+  const int64_t sums = params.pairs.d_slopes_by_batch ? p.batch * p.heads_q : p.heads_q;
+  return launcher.launch(planned.add_slopes, grid(sums), params);
 }
 
 // Binds what pairs read; returns the launch that packs the mask, which has no mask where there is none.
@@ -235,6 +255,11 @@ Status bind_all_pairs(PairParams& params, attention::PackMask& mask, const Plann
                       std::span<std::byte> workspace, const launch::Launcher& launcher) {
   const ForwardProblem& p = planned.problem.forward;
   bind_pairs(params.pairs, p, args.forward);
+  if (planned.problem.d_alibi_slopes.present) {
+    params.pairs.d_slopes = static_cast<float*>(args.d_alibi_slopes);
+    params.pairs.slope_terms =
+        reinterpret_cast<float*>(workspace.data() + planned.parts.slope_terms);
+  }
   if (p.mask.present) {
     mask = planned.mask.params;
     host::bind_mask_bits(mask, args.forward.mask,
@@ -264,7 +289,10 @@ Status run(const Planned& planned, MapCaches& caches, const BackwardArguments& a
     attention::PackMask mask{};
     FLASHCORE_RETURN_IF_ERROR(
         bind_all_pairs(params, mask, planned, caches, args, workspace, launcher));
-    return launch_pairs(planned, maps, params, mask, launcher);
+    FLASHCORE_RETURN_IF_ERROR(launch_pairs(planned, maps, params, mask, launcher));
+    return launch_bias(planned.bias, maps, params, args.d_bias,
+                       reinterpret_cast<uint32_t*>(workspace.data() + planned.parts.bias_marks),
+                       launcher);
   }
   const OptionParams& options = params;
   return launch_all<Params>(planned.launches, maps, options, planned.config.block_q, launcher);
@@ -282,17 +310,19 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   const int splits = is_split ? splits_of(p, context) : 1;
   PairParams params = make_params(problem, config, deterministic, multiprocessors);
   host::MaskBitsPlan mask{};
-  if (pairs) set_pairs(params.pairs, p);
+  const BiasPlan bias = pairs ? plan_bias(problem, multiprocessors) : BiasPlan{};
+  if (pairs) set_pairs(params.pairs, problem);
   if (p.mask.present) mask = host::plan_mask_bits(p, attention::BitsAlong::queries);
   const int64_t blocks =
       product_of({tile_batch(p), params.heads_q, static_cast<int64_t>(params.q_blocks)});
   Planned planned{.problem = problem,
                   .config = config,
                   .params = params,
-                  .parts = lay_out(problem, params, config, blocks, mask.words),
+                  .parts = lay_out(problem, params, config, blocks, mask.words, bias.items),
                   .launches = {},
                   .pairs = pairs,
-                  .mask = mask};
+                  .mask = mask,
+                  .bias = bias};
   if (planned.parts.end == kTooLarge) {
     return Status(StatusCode::invalid_argument,
                   "q: needs a workspace of 2^63 bytes or more, wanted less");

@@ -119,7 +119,7 @@ __device__ __forceinline__ void store_block(const P& p, uint32_t number) {
     *reinterpret_cast<uint4*>(to + (first + row) * p.dq.row + column) =
         *reinterpret_cast<const uint4*>(&rows.x[row][column]);
   }
-  const ExactEntry<P> exact{p, entry, kBlockQ};
+  const ExactEntry<P> exact{p, entry, kBlockQ, block.entry};
   for (int row = thread / 32; row < kBlockQ; row += kRowWarps) {
     if (first + row >= p.seqlen_q || rows.not_finite[row] == 0) continue;
     compute_query_exactly<kDims, Element>(exact, block.head, first + row, thread % 32);
@@ -136,7 +136,7 @@ __device__ __forceinline__ void compute_tile_exactly(const P& p, uint32_t index)
   const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int end =
       min((tile.block + 1) * kBlockKeys, has_packed(p) ? entry.limits.len_kv : p.seqlen_kv);
-  const ExactEntry<P> exact{p, entry, kConfig.block_q};
+  const ExactEntry<P> exact{p, entry, kConfig.block_q, tile.entry};
   for (int key = tile.block * kBlockKeys + warp; key < end; key += kRowWarps) {
     compute_key_exactly<kConfig.head_dim, Element>(exact, tile.head, key, lane);
   }
@@ -175,7 +175,7 @@ __device__ __forceinline__ void finish_block(const P& p, int64_t number) {
   const int first = block.block * kBlockQ;
   const int end = min(first + kBlockQ, has_packed(p) ? entry.len_q : p.seqlen_q);
   const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const ExactEntry<P> exact{p, entry, kBlockQ};
+  const ExactEntry<P> exact{p, entry, kBlockQ, block.entry};
   for (int query = first + warp; query < end; query += kRowWarps) {
     uint16_t* const row = dq_rows(p, entry, block.head) + query * p.dq.row;
     if (unvisited) {

@@ -122,8 +122,15 @@ __device__ __forceinline__ EntryTask find_task(const OptionParams& p,
   return task;
 }
 
-__device__ __forceinline__ PairTerms find_pair_terms(const PairParams& p, const EntryTask& task) {
-  return {.offset = attention::find_entry(p, task.batch).offset,
+// The sequence of a tile of keys.
+__device__ __forceinline__ int entry_of_tile(const PairParams& p, uint32_t index) {
+  const KeyTile place = key_tile(p.order, index);
+  return key_block(p, place.batch_head, place.tile, kBlockKeys).entry;
+}
+__device__ __forceinline__ PairTerms find_pair_terms(const PairParams& p, uint32_t index) {
+  const int entry = entry_of_tile(p, index);
+  return {.offset = attention::find_entry(p, entry).offset,
+          .entry = entry,
           .key = p.pairs.dropout ? dropout_key_of(p.pairs) : PhiloxKey{}};
 }
 

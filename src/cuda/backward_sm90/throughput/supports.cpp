@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 
 #include "cuda/backward_sm90/common/supports.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
@@ -38,23 +37,18 @@ std::string refuse_launches(const BackwardProblem& problem, const PlanContext&) 
   return refuse_launches_of(problem, config_of(problem.forward));
 }
 
-// Refuses gradients of what pairs have, and masks of more blocks than a launch takes.
+// Refuses masks of more blocks, and a dBias of more tiles, than a launch takes.
 std::string refuse_options(const BackwardProblem& problem, const PlanContext&) {
   const ForwardProblem& p = problem.forward;
-  const struct {
-    bool present;
-    std::string_view name;
-  } gradients[] = {{problem.d_bias.present, "d_bias"},
-                   {problem.d_sinks.present, "d_sinks"},
-                   {problem.d_alibi_slopes.present, "d_alibi_slopes"}};
-  for (const auto& [present, name] : gradients) {
-    if (present) return fmt::format("{}: is requested, wanted only dq, dk and dv", name);
-  }
   const int64_t blocks =
       product_of({p.batch, p.heads_q, (p.seqlen_q + 127) / 128, (p.seqlen_kv + 127) / 128});
   if (p.mask.present && blocks > kMostBlocks) {
     return fmt::format("mask: has {} blocks of 128 queries and keys, wanted at most {}", blocks,
                        kMostBlocks);
+  }
+  if (const int64_t items = bias_items(problem); problem.d_bias.present && items > kMostBlocks) {
+    return fmt::format("d_bias: makes {} tiles, wanted at most {}",
+                       items == kTooLarge ? "too many" : std::to_string(items), kMostBlocks);
   }
   return refuse_launches_of(problem, pair_config_of(p));
 }
@@ -72,14 +66,19 @@ int pair_config_of(const ForwardProblem& p) {
   return config_index(kConfigs.back().head_dim, true);
 }
 
+int64_t bias_items(const BackwardProblem& problem) {
+  const int64_t* const extents = problem.d_bias_extents;
+  return product_of({extents[0], extents[1], (extents[2] + kBlockKeys - 1) / kBlockKeys,
+                     (extents[3] + kBlockKeys - 1) / kBlockKeys});
+}
+
 BackwardSupports supports() { return but_not(common_supports(kHeadDims), refuse_launches); }
 
 BackwardSupports option_supports() {
   using enum Feature;
   BackwardSupports supports = common_supports(kHeadDims);
   supports.needs = Features{bias, mask, alibi_slopes, dropout};
-  supports.features =
-      (supports.features - Features{packed, softcap}) | supports.needs | dropout_state;
+  supports.features = (supports.features - Features{softcap}) | supports.needs | dropout_state;
   return but_not(supports, refuse_options);
 }
 

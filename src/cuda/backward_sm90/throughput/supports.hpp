@@ -12,6 +12,9 @@ BackwardSupports supports();
 int config_of(const ForwardProblem& p);
 int pair_config_of(const ForwardProblem& p);
 
+// Tiles of dBias, 128 queries and keys each.
+int64_t bias_items(const BackwardProblem& problem);
+
 // What backward_sm90:options computes: problems with a bias, a mask, ALiBi or dropout.
 BackwardSupports option_supports();
 
