@@ -84,20 +84,20 @@ void add(const AnyProblem& p, PlanContext context, Launched& launched) {
 constexpr tests::Recorded kWanted = {20000, 1000,
                                      R"(75  forward       0 chosen      0 launches  cbf29ce484222325
 75  backward      0 chosen      0 launches  cbf29ce484222325
-80  forward   11199 chosen  27125 launches  34c87b9eacc52c98
+80  forward   11199 chosen  27137 launches  da4e1f66ae513ca2
 80  backward   3367 chosen  33358 launches  256dfe6117e2fcce
-86  forward   11199 chosen  27115 launches  f39c01f87157f431
+86  forward   11199 chosen  27127 launches  6c4d3e4cc40c0655
 86  backward   3367 chosen  31484 launches  26e9d608740037f5
-89  forward   11199 chosen  27095 launches  c18b88884187e6fe
+89  forward   11199 chosen  27107 launches  78e95a9557985bf5
 89  backward   3367 chosen  31484 launches  26e9d608740037f5
-90  forward   11199 chosen  28042 launches  b708786eefe527de
+90  forward   11199 chosen  28052 launches  e668ceb1cf99ef7b
 90  backward   3367 chosen  30919 launches  cd74961a06977244
-100 forward   11197 chosen  27149 launches  2d3b2dd0555d0149
+100 forward   11197 chosen  27161 launches  cf808e8b09aff71b
 100 backward   3367 chosen  33358 launches  256dfe6117e2fcce
-120 forward   11197 chosen  27154 launches  b19b784850750735
+120 forward   11197 chosen  27166 launches  10c4cd5c80e7295a
 120 backward   3367 chosen  31484 launches  26e9d608740037f5
 )",
-                                     "6c88a4e225819e6f"};
+                                     "80a3cccb8e89d773"};
 
 TEST(Launches, AreThoseThatWereRecorded) {
   constexpr size_t kCount = std::size(tests::kGpus);
