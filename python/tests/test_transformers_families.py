@@ -27,6 +27,7 @@ from transformers_models import (  # noqa: E402
 
 import flashcore.transformers  # noqa: E402
 
+IS_NEW = tuple(int(n) for n in transformers.__version__.split(".")[:2]) >= (5, 23)
 family = pytest.mark.parametrize("make", FAMILIES.values(), ids=FAMILIES)
 
 
@@ -35,11 +36,17 @@ def registered(torch_seeded, one_thread):
     flashcore.transformers.register()
 
 
+def with_reference(make, device, dtype):
+    """Returns a model, and eager's in float32 with the same weights."""
+    ours, theirs = pair(make, device, dtype, "eager")
+    return ours, theirs.float()
+
+
 @place
 @family
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padded_batches(make, side, device, dtype, calls_of):
-    ours, theirs = pair(make, device, dtype, "eager")
+    ours, theirs = with_reference(make, device, dtype)
     tokens, mask = padded((40, 25, 3), side, device)
     options = {"attention_mask": mask}
     seen_rows = mask == 1
@@ -56,7 +63,9 @@ def test_padded_batches(make, side, device, dtype, calls_of):
 @family
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 def test_generation(make, cache, device, dtype):
-    ours, theirs = pair(make, device, dtype, "eager")
+    if cache == "static" and make is DECODERS["llama4"] and not IS_NEW:
+        pytest.skip("this transformers makes no mask in chunks for a static cache")
+    ours, theirs = with_reference(make, device, dtype)
     tokens, mask = padded((12, 7), "left", device)
     options = {"attention_mask": mask, "cache_implementation": cache, "disable_compile": True}
     check_generation(ours, theirs, tokens, dtype, 12, **options)
@@ -90,6 +99,8 @@ def test_assisted_generation(make, assistant, device, dtype):
     options = {"prompt_lookup_num_tokens": 3}
     if assistant == "draft":
         fewer = {"num_hidden_layers": 1, "num_decoder_layers": 1}
+        kinds = getattr(model.config, "layer_types", None)
+        fewer |= {"layer_types": kinds[:1]} if kinds else {}
         options = {"assistant_model": build(make, device, dtype, "flashcore", **fewer)}
     tokens = torch.randint(3, 97, (1, 12), device=device)
     options |= {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
@@ -112,9 +123,9 @@ BATCHED = {name: make for name, make in DECODERS.items() if name not in NOT_BATC
 @pytest.mark.parametrize("make", BATCHED.values(), ids=BATCHED)
 def test_continuous_batching(make, device, dtype, calls_of):
     """Requests of several lengths, in chunks, over a paged cache: each as if it ran alone."""
-    if tuple(int(n) for n in transformers.__version__.split(".")[:2]) < (5, 23):
+    if not IS_NEW:
         pytest.skip("this transformers has no continuous batching for names that it does not know")
-    ours, theirs = pair(make, device, dtype, "eager")
+    ours, theirs = with_reference(make, device, dtype)
     options = transformers.GenerationConfig(
         max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
     )
@@ -145,7 +156,7 @@ def test_continuous_batching(make, device, dtype, calls_of):
 )
 def test_static_cache_in_one_graph(make, device, dtype):
     """`generate` compiles its steps with fullgraph, over a static cache, once."""
-    ours, theirs = pair(make, device, dtype, "eager")
+    ours, theirs = with_reference(make, device, dtype)
     graphs = []
 
     def backend(graph, inputs):
