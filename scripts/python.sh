@@ -56,6 +56,17 @@ unzip_names() {
 }
 check wheel_is_sound
 
+# A program outside of the package, for every Python that the wheel is for.
+types_are_told() {
+  local version
+  for version in 3.10 3.11 3.12 3.13 3.14; do
+    (cd "$directory" && MYPYPATH=$directory/package "$environment/bin/mypy" --strict --config-file= --no-error-summary \
+      --follow-imports=silent --python-version "$version" --cache-dir "$directory/mypy" \
+      "$root/python/tests/typed_program.py") || return
+  done
+}
+check types_are_told
+
 # Succeeds if the source distribution is complete, so that its build can be configured.
 sdist_is_complete() {
   rm -rf "$directory/sdist"
