@@ -435,8 +435,8 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   Planned planned{};
   const bool paged = kind == Kind::paged;
   const bool splits =
-      kind == Kind::split_kv || (!paged && splits_keys(asked, context) && !has_more_outputs(asked) &&
-                                 context.config != kWhole);
+      kind == Kind::split_kv || (!paged && splits_keys(asked, context) &&
+                                 !has_more_outputs(asked) && context.config != kWhole);
   Choice choice = {.dtype = p.dtype,
                    .config = config_index(p),
                    .features = paged ? Features::paged : features_of(p, context.batch_invariant)};
