@@ -36,7 +36,6 @@ constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80_throughput";
 constexpr std::string_view kWhole = "whole";  // the config without splits
-constexpr double kLog2E = std::numbers::log2e;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // Which instance: kConfigs[config] or kPairedRow, its type, and what every tile looks for.
@@ -157,7 +156,7 @@ void set_scores(Params& params, const ForwardProblem& p) {
   params.scores_natural =
       p.softcap > 0 || p.bias.present || p.alibi_slopes.present || !p.scale_is_positive();
   params.score_unit = params.scores_natural ? 1 : p.softmax_scale;
-  params.score_unit_log2 = finite(params.score_unit * kLog2E);
+  params.score_unit_log2 = finite(params.score_unit * std::numbers::log2e);
 }
 
 // Returns whether a kernel may read the elements of `count` neighbouring keys at once, the first one a
@@ -316,7 +315,7 @@ bool has_numbers_by_head(const ForwardProblem& p) {
          p.max_logit.head != 0;
 }
 
-// Returns whether there are outputs that combine_splits does not write.
+// Outputs that combine_splits does not write.
 bool has_more_outputs(const ForwardProblem& p) {
   return is_fp8(p.o_dtype) || p.amax_o.present || p.amax_s.present || p.max_logit.present;
 }
@@ -356,17 +355,12 @@ Status fill_largest_values(const ForwardProblem& p, const Planned& planned, cons
                            const launch::Launcher& launcher) {
   LaunchParams params = planned.own.params;
   bind_largest(params, p, args);
-  const struct {
-    const LargestValues& values;
-    const launch::Kernel& kernel;
-  } fills[] = {{params.amax_o, planned.zero},
-               {params.amax_s, planned.zero},
-               {params.max_logit, planned.lowest}};
-  for (const auto& [values, kernel] : fills) {
-    if (values.data == nullptr) continue;
-    const int64_t blocks = (values.batches * values.heads + kFillThreads - 1) / kFillThreads;
+  for (const LargestValues* const values : {&params.amax_o, &params.amax_s, &params.max_logit}) {
+    if (values->data == nullptr) continue;
+    const launch::Kernel& kernel = values == &params.max_logit ? planned.lowest : planned.zero;
+    const int64_t blocks = (values->batches * values->heads + kFillThreads - 1) / kFillThreads;
     FLASHCORE_RETURN_IF_ERROR(
-        launcher.launch(kernel, {.blocks = dim3(static_cast<unsigned int>(blocks))}, values));
+        launcher.launch(kernel, {.blocks = dim3(static_cast<unsigned int>(blocks))}, *values));
   }
   return {};
 }
