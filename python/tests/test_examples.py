@@ -50,14 +50,14 @@ def test_train_gpt():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_serving(seed):
-    printed = run(EXAMPLES / "serving.py", "--requests", 12, "--pages", 36, "--seed", seed)
+    printed = run(EXAMPLES / "serving.py", "--requests", 12, "--pages", 32, "--seed", seed)
     assert "12 of 12 requests have the tokens of a computation from scratch" in printed
     assert " 0 put back" not in printed
 
 
 def test_serving_on_a_device(torch_device):
     printed = run(
-        EXAMPLES / "serving.py", "--requests", 12, "--pages", 36, "--device", torch_device
+        EXAMPLES / "serving.py", "--requests", 12, "--pages", 32, "--device", torch_device
     )
     assert "12 of 12 requests have the tokens of a computation from scratch" in printed
     assert " 0 put back" not in printed
