@@ -12,8 +12,8 @@ import sys
 
 CONSTANTS = ("begin_and_end_us", "step_us", "mask_us", "alone", "tail")
 RULES = ("fp8_as_bf16_above_head_dim", "fp8_as_bf16_from_rows", "decode_most_rows", "decode_begin_us",
-         "decode_tiles_us", "decode_granule_us", "decode_narrow_us", "decode_end_granules", "latent_tiles_of_16_rows", "paged_rows",
-         "sm80_paged_rows", "gain_of_192x64", "gain_of_192x64_on_diagonal", "split_queries")
+         "decode_tiles_us", "decode_granule_us", "decode_narrow_us", "decode_end_granules",
+         "latent_tiles_of_16_rows", "paged_rows", "sm80_paged_rows", "gain_of_192x64", "gain_of_192x64_on_diagonal", "split_queries")
 
 
 class Wrong(Exception):

@@ -187,7 +187,7 @@ int choose_sm90_tile(const ForwardProblem& seen, const DeviceInfo& device) {
   return sm90_tile_choice(seen, tuning_for(device));
 }
 
-// docs/tuning.md has the times.
+// Head dimension 256 in src/tuning/gpus/h200/few_queries.json.
 std::string sm80_throughput_declines(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kFewestKeys = 1024;
   if (!is_wide_decode(p, context) || !has_idle_sms(p, context) || p.seqlen_kv < kFewestKeys) {

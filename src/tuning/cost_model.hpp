@@ -70,8 +70,8 @@ struct Work {
   bool masked = false, uneven = false;
 };
 
-// Reading a key again for another head of its group takes so much of the time of the first read. Measured: 2 to 8
-// heads over one, 1 to 12 queries of each, caches of 24 MB and more, on one H200.
+// Reading a key again for another head of its group takes so much of the time of the first read. Measured on one H200:
+// 0.36 to 0.70 (tools/tuning/fit_decode.py).
 inline constexpr double kReadAgain = 0.48;
 
 // Bytes of every input and output. An input that the batch shares counts once.

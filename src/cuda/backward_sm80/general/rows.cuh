@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/block_sum.cuh"
 #include "cuda/backward_sm80/general/element.cuh"
 #include "cuda/backward_sm80/general/params.hpp"
 #include "cuda/backward_sm80/general/store_dq.cuh"
@@ -136,14 +137,9 @@ __global__ void __launch_bounds__(kRowThreads)
     }
   }
   Parts& parts = ptx::static_shared<Parts>();
-  parts.of[threadIdx.x] = total;
-  __syncthreads();
-  for (unsigned int half = kRowThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) parts.of[threadIdx.x] += parts.of[threadIdx.x + half];
-    __syncthreads();
-  }
+  const double all = attention::block_sum(parts.of, total);
   if (threadIdx.x != 0) return;
-  sum.data[own * sum.batch + head * sum.head] = static_cast<float>(parts.of[0]);
+  sum.data[own * sum.batch + head * sum.head] = static_cast<float>(all);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/block_sum.cuh"
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/starts.cuh"
 #include "cuda/ptx/shared_memory.cuh"
@@ -68,15 +69,8 @@ __global__ void __launch_bounds__(kRowThreads)
     }
   }
   SinkParts& parts = ptx::static_shared<SinkParts>();
-  parts.of[threadIdx.x] = total;
-  __syncthreads();
-  for (unsigned int half = kRowThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) parts.of[threadIdx.x] += parts.of[threadIdx.x + half];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) {
-    options.d_sinks[head * options.d_sink_head] = static_cast<float>(parts.of[0]);
-  }
+  const double sum = attention::block_sum(parts.of, total);
+  if (threadIdx.x == 0) options.d_sinks[head * options.d_sink_head] = static_cast<float>(sum);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/block_sum.cuh"
 #include "cuda/backward_sm90/common/exact.cuh"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
@@ -22,13 +23,7 @@ struct PairSumParts {
 // The sum over the block's threads.
 __device__ __forceinline__ double block_sum(double own) {
   PairSumParts& parts = ptx::static_shared<PairSumParts>();
-  parts.of[threadIdx.x] = own;
-  __syncthreads();
-  for (unsigned int half = kRowThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) parts.of[threadIdx.x] += parts.of[threadIdx.x + half];
-    __syncthreads();
-  }
-  const double sum = parts.of[0];
+  const double sum = attention::block_sum(parts.of, own);
   __syncthreads();
   return sum;
 }
